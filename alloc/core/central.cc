@@ -10,9 +10,11 @@ namespace {
 struct alignas(64) Central {
   Lock lock;
   SlabList slabs LARDER_GUARDED_BY(lock);
-  std::atomic<size_t> count{0};  // written under the lock; relaxed: others read it as a hint
 };
 constinit Central central[kClasses];
+
+// Unchecked: a hint.
+bool is_empty(const Central& c) LARDER_UNCHECKED { return c.slabs.size() == 0; }
 
 }  // namespace
 
@@ -21,17 +23,15 @@ bool central_push(Slab* s) {
   LockGuard guard(c.lock);
   if (!remote_release(s, kCentral)) return false;
   c.slabs.push_front(s);
-  c.count.store(c.slabs.size(), std::memory_order_relaxed);
   return true;
 }
 
 Slab* central_pop(int size_class) {
   Central& c = central[size_class];
   // A stale value is harmless: the next refill reads it again.
-  if (c.count.load(std::memory_order_relaxed) == 0) return nullptr;
+  if (is_empty(c)) return nullptr;
   LockGuard guard(c.lock);
   Slab* s = c.slabs.pop_front();
-  c.count.store(c.slabs.size(), std::memory_order_relaxed);
   if (s != nullptr) remote_reset(s);
   return s;
 }
@@ -46,7 +46,6 @@ bool central_free(Slab* s, const Chain& chain) {
     s->used -= chain.count;
     if (s->used != 0) return true;
     c.slabs.remove(s);
-    c.count.store(c.slabs.size(), std::memory_order_relaxed);
     remote_reset(s);
   }
   slab_release(s);

@@ -29,6 +29,7 @@ namespace {
 
 // In locking order.
 void for_each_lock(void (*visit)(Lock&)) {
+  visit(callback_lock());
   registry_for_each_lock(visit);
   central_for_each_lock(visit);
   visit(sample_lock());

@@ -49,10 +49,12 @@ bool huge_move(Slab* s, size_t bytes) {
   return true;
 }
 
-void* map_within_limits(size_t bytes, size_t align) {
-  if (likely(!limit::any())) return backing::map_aligned(bytes, align);
+// What `take` returns, which takes that many bytes from the system, or `refused`.
+template <typename Take>
+auto within_limits(size_t bytes, Take take, decltype(take()) refused) {
+  if (likely(!limit::any())) return take();
   LockGuard guard(page_heap.lock());
-  return limit::allows(bytes) ? backing::map_aligned(bytes, align) : nullptr;
+  return limit::allows(bytes) ? take() : refused;
 }
 
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
@@ -65,7 +67,8 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   *zero = s == nullptr;
   if (s == nullptr) {
     large_make_room(bytes);
-    auto* base = static_cast<char*>(map_within_limits(bytes, map_align));
+    auto* base = static_cast<char*>(
+        within_limits(bytes, [&] { return backing::map_aligned(bytes, map_align); }, nullptr));
     if (base == nullptr) return nullptr;
     if (page_map.make_tables(base, 1)) s = large_make_descriptor();
     if (s == nullptr) {
@@ -85,18 +88,15 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   return s->object();
 }
 
-os::Resized grow_now(Slab* s, size_t bytes) {
-  os::Resized resized = backing::resize_in_place(s->base, s->bytes, bytes);
-  if (resized == os::Resized::kNoRoom && huge_move(s, bytes)) resized = os::Resized::kDone;
-  if (resized == os::Resized::kDone) s->bytes = bytes;
-  return resized;
-}
-
 // In place, or by moving system pages. kNoRoom: fewer bytes may fit.
 os::Resized huge_grow(Slab* s, size_t bytes) {
-  if (likely(!limit::any())) return grow_now(s, bytes);
-  LockGuard guard(page_heap.lock());
-  return limit::allows(bytes - s->bytes) ? grow_now(s, bytes) : os::Resized::kNoRoom;
+  auto grow = [&] {
+    os::Resized resized = backing::resize_in_place(s->base, s->bytes, bytes);
+    return resized == os::Resized::kNoRoom && huge_move(s, bytes) ? os::Resized::kDone : resized;
+  };
+  os::Resized resized = within_limits(bytes - s->bytes, grow, os::Resized::kNoRoom);
+  if (resized == os::Resized::kDone) s->bytes = bytes;
+  return resized;
 }
 
 void* huge_resize(Slab* s, size_t new_bytes) {

@@ -78,26 +78,6 @@ void PageHeap::bucket_insert(Segment* segment) {
   bucket_bits_ |= PageSet{1} << segment->longest;
 }
 
-void PageHeap::dirty_insert(Segment* segment) {
-  DirtyList& list = dirty_list(segment);
-  segment->dirty_next = nullptr;
-  segment->dirty_prev = list.tail;
-  (list.tail != nullptr ? list.tail->dirty_next : list.head) = segment;
-  list.tail = segment;
-  segment->in_dirty_list = true;
-  list.add(1);
-}
-
-void PageHeap::dirty_remove(Segment* segment) {
-  DirtyList& list = dirty_list(segment);
-  (segment->dirty_prev != nullptr ? segment->dirty_prev->dirty_next : list.head) =
-      segment->dirty_next;
-  (segment->dirty_next != nullptr ? segment->dirty_next->dirty_prev : list.tail) =
-      segment->dirty_prev;
-  segment->in_dirty_list = false;
-  list.add(size_t(-1));
-}
-
 void PageHeap::count_used(size_t more_pages) {
   size_t used = used_bytes() + more_pages * kPageBytes;
   used_bytes_.store(used, std::memory_order_relaxed);
@@ -110,7 +90,7 @@ void PageHeap::set_free_pages(Segment* segment, PageSet pages) {
   if (clean != was_clean)
     limit::count_clean(int64_t(count_pages(clean) - count_pages(was_clean)) * int64_t(kPageBytes));
   bucket_remove(segment);
-  if (segment->in_dirty_list) dirty_remove(segment);
+  if (segment->in_dirty_list) dirty_list(segment).remove(segment);
   segment->free_pages = pages;
   segment->longest = uint8_t(longest_span(pages));
   uint64_t bit = uint64_t{1} << segment->index();
@@ -119,7 +99,8 @@ void PageHeap::set_free_pages(Segment* segment, PageSet pages) {
   else
     segment->region->free_segments &= ~bit;
   bucket_insert(segment);
-  if ((pages & segment->dirty) != 0) dirty_insert(segment);
+  segment->in_dirty_list = (pages & segment->dirty) != 0;
+  if (segment->in_dirty_list) dirty_list(segment).push_back(segment);
 }
 
 void PageHeap::release_pages(Segment* segment, PageSet pages, PageSet dirty) {
@@ -155,7 +136,7 @@ bool PageHeap::add_region(unsigned min_segments) {
 
 // Dirty before clean: dirty memory causes no page fault.
 Segment* PageHeap::take_free_segment(unsigned pages) {
-  if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;
+  if (!dirty_whole_.empty()) return dirty_whole_.back();
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (Region* r = regions_; r != nullptr; r = r->next) {
       if (r->free_segments == 0) continue;
@@ -194,7 +175,7 @@ Segment* PageHeap::find_segment(unsigned pages, unsigned align_pages, int* page)
       cold = segment;
     }
   }
-  if (cold != nullptr && dirty_whole_.tail == nullptr) return cold;
+  if (cold != nullptr && dirty_whole_.empty()) return cold;
   *page = 0;
   return take_free_segment(pages);
 }
@@ -286,7 +267,7 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job
   LockGuard guard(lock_);
   for (DirtyList* list : {&dirty_whole_, &dirty_part_, &dirty_dense_}) {
     if (list == &dirty_dense_ && deadline_ms != UINT64_MAX) break;
-    for (Segment* segment = list->head; segment != nullptr; segment = segment->dirty_next) {
+    for (Segment* segment = list->front(); segment != nullptr; segment = segment->dirty_next) {
       bool idle = segment->last_free_ms <= deadline_ms;
       uint64_t decay_ms = os::now_ms() - deadline_ms;
       bool stale = segment->dirty_since_ms + (kStaleDecays - 1) * decay_ms <= deadline_ms;
@@ -324,24 +305,20 @@ size_t PageHeap::release_regions() {
   size_t bytes = 0;
   for (Region** link = &regions_; *link != nullptr;) {
     Region* r = *link;
-    if (r->free_segments == segment_bits(r->count)) {
-      for (unsigned i = 0; i < r->count; ++i)
-        if (r->segments[i].in_dirty_list) dirty_remove(&r->segments[i]);
-      for (unsigned i = 0; i < r->count; ++i) set_huge(&r->segments[i], Huge::kUnasked);
-      Region* following = r->next;
-      unsigned count = r->count;
-      int dirty = 0;
-      for (unsigned i = 0; i < count; ++i) dirty += count_pages(r->segments[i].dirty);
-      if (source_release(r)) {
-        limit::count_clean(int64_t(size_t(dirty) * kPageBytes) - int64_t(count * kSegmentBytes));
-        *link = following;
-        segments_ -= count;
-        bytes += count * kSegmentBytes;
-        continue;
-      }
-      for (unsigned i = 0; i < r->count; ++i)
-        if (r->segments[i].dirty != 0) dirty_insert(&r->segments[i]);
+    bool is_free = r->free_segments == segment_bits(r->count);
+    for (unsigned i = 0; is_free && i < r->count; ++i) {
+      set_free_pages(&r->segments[i], 0);
+      set_huge(&r->segments[i], Huge::kUnasked);
     }
+    Region* following = r->next;
+    unsigned count = r->count;
+    if (is_free && source_release(r)) {
+      *link = following;
+      segments_ -= count;
+      bytes += count * kSegmentBytes;
+      continue;
+    }
+    for (unsigned i = 0; is_free && i < count; ++i) set_free_pages(&r->segments[i], kAllPages);
     link = &r->next;
   }
   return bytes;

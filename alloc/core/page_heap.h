@@ -56,13 +56,10 @@ class PageHeap {
   void forbid_huge_pages(Segment* segment);
   // Unchecked, as below: the counts are hints.
   bool has_dirty() const LARDER_UNCHECKED {
-    return (dirty_whole_.count.load(std::memory_order_relaxed) |
-            dirty_part_.count.load(std::memory_order_relaxed)) != 0;
+    return (dirty_whole_.size() | dirty_part_.size()) != 0;
   }
   // Bytes of wholly free dirty segments; of pages in use, now and at their peak.
-  size_t dirty_whole_bytes() const LARDER_UNCHECKED {
-    return dirty_whole_.count.load(std::memory_order_relaxed) * kSegmentBytes;
-  }
+  size_t dirty_whole_bytes() const LARDER_UNCHECKED { return dirty_whole_.size() * kSegmentBytes; }
   // Bytes of free dirty pages.
   size_t dirty_bytes() const;
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
@@ -83,14 +80,7 @@ class PageHeap {
   static const PagesLayout layout;
 
  private:
-  struct DirtyList {
-    Segment* head = nullptr;
-    Segment* tail = nullptr;
-    std::atomic<size_t> count{0};  // written under the lock; relaxed: others read it as a hint
-    void add(size_t n) {
-      count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-    }
-  };
+  using DirtyList = List<Segment, &Segment::dirty_next, &Segment::dirty_prev>;
 
   Segment* find_segment(unsigned pages, unsigned align_pages, int* page) LARDER_REQUIRES(lock_);
   Segment* take_free_segment(unsigned pages) LARDER_REQUIRES(lock_);
@@ -105,8 +95,6 @@ class PageHeap {
   void release_pages(Segment* segment, PageSet pages, PageSet dirty) LARDER_REQUIRES(lock_);
   void bucket_remove(Segment* segment) LARDER_REQUIRES(lock_);
   void bucket_insert(Segment* segment) LARDER_REQUIRES(lock_);
-  void dirty_insert(Segment* segment) LARDER_REQUIRES(lock_);
-  void dirty_remove(Segment* segment) LARDER_REQUIRES(lock_);
   DirtyList& dirty_list(const Segment* segment) LARDER_REQUIRES(lock_) {
     if (segment->wholly_free()) return dirty_whole_;
     bool dense = segment->huge == Huge::kAsked &&

@@ -55,7 +55,7 @@ void PageHeap::check() {
     for (Segment* segment = buckets_[length]; segment != nullptr; segment = segment->next)
       LARDER_CHECK(segment->longest == length);
   }
-  LARDER_CHECK(dirty_segments == dirty_whole_.count + dirty_part_.count + dirty_dense_.count);
+  LARDER_CHECK(dirty_segments == dirty_whole_.size() + dirty_part_.size() + dirty_dense_.size());
   LARDER_CHECK(forbidden == forbidden_huge_);
   LARDER_CHECK(this != &page_heap || limit::state.clean_bytes == clean_pages * kPageBytes);
   LARDER_CHECK(used_bytes_ == (segments_ * kPagesPerSegment - free_pages) * kPageBytes);

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "core/limit.h"
-#include "core/meta.h"
 #include "core/purge.h"
 #include "core/registry.h"
 #include "core/thread_heap.h"
@@ -12,38 +11,31 @@ namespace larder {
 
 namespace {
 
-// Never freed, because another thread may be about to call it. The same pair is reused.
 struct Callback {
-  Callback* next;
-  PressureCallback function;
-  void* context;
+  Lock lock;
+  PressureCallback function LARDER_GUARDED_BY(lock) = nullptr;
+  void* context LARDER_GUARDED_BY(lock) = nullptr;
 };
-constinit std::atomic<Callback*> known{nullptr}, current{nullptr};
+constinit Callback callback;
 // The thread in the callback, or 0. Relaxed in fork's child, which has one thread.
 constinit std::atomic<uint32_t> thread_in_callback{0};
 
-Callback* callback_of(PressureCallback function, void* context) {
-  Callback* first = known.load(std::memory_order_acquire);
-  for (Callback* c = first; c != nullptr; c = c->next)
-    if (c->function == function && c->context == context) return c;
-  auto* made = static_cast<Callback*>(meta_alloc(sizeof(Callback), alignof(Callback)));
-  if (made == nullptr) return nullptr;
-  *made = {first, function, context};
-  while (!known.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-  }
-  return made;
-}
-
 // False: there is no callback, or another thread is in it.
 bool notify_program(larder_pressure kind, size_t bytes) {
-  Callback* callback = current.load(std::memory_order_acquire);
+  PressureCallback function = nullptr;
+  void* context = nullptr;
+  {
+    LockGuard guard(callback.lock);
+    function = callback.function;
+    context = callback.context;
+  }
   uint32_t none = 0;
-  if (callback == nullptr || !thread_in_callback.compare_exchange_strong(none, thread_id()))
+  if (function == nullptr || !thread_in_callback.compare_exchange_strong(none, thread_id()))
     return false;
   thread_state.busy = false;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int saved_errno = errno;
-  callback->function(kind, bytes, callback->context);
+  function(kind, bytes, context);
   errno = saved_errno;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   thread_state.busy = true;
@@ -60,11 +52,14 @@ bool trim_heap() {
 
 }  // namespace
 
-bool set_pressure_callback(PressureCallback function, void* context) {
-  Callback* callback = function == nullptr ? nullptr : callback_of(function, context);
-  current.store(callback, std::memory_order_release);
-  return callback != nullptr || function == nullptr;
+void set_pressure_callback(PressureCallback function, void* context) {
+  SlowPath path;  // a signal handler must not wait for the lock
+  LockGuard guard(callback.lock);
+  callback.function = function;
+  callback.context = context;
 }
+
+Lock& callback_lock() { return callback.lock; }
 
 void relieve_pressure() {
   limit::state.crossed.store(false, std::memory_order_relaxed);

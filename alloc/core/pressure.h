@@ -6,14 +6,15 @@
 // safety: any thread that has entered a slow path (SlowPath) and holds no lock.
 #pragma once
 
-#include "base/base.h"
 #include "larder/larder.h"
+#include "os/lock.h"
 
 namespace larder {
 
 using PressureCallback = void (*)(larder_pressure, size_t, void*);
-// nullptr: no callback from now on. False: no memory.
-bool set_pressure_callback(PressureCallback function, void* context);
+// nullptr: no callback from now on.
+void set_pressure_callback(PressureCallback function, void* context);
+Lock& callback_lock();
 
 // The soft limit was crossed.
 LARDER_SLOW void relieve_pressure();

@@ -23,9 +23,8 @@ struct Registry {
   Lock reclaim;  // orders the threads that take an orphaned slab (remote.cc)
   ThreadHeap* heaps LARDER_GUARDED_BY(lock) = nullptr;   // of threads, by next
   ThreadHeap* unused LARDER_GUARDED_BY(lock) = nullptr;  // whose threads have ended, by next_unused
-  size_t unused_count LARDER_GUARDED_BY(lock) = 0, orphaned LARDER_GUARDED_BY(lock) = 0;
-  size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
-  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // by find_leaked()
+  size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;      // of all unused heaps
+  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;      // by find_leaked()
   std::atomic<size_t> in_use{0};  // written under the lock; relaxed: others read it as a hint
   pthread_key_t key = 0;
   bool has_key = false;
@@ -78,7 +77,6 @@ ThreadHeap* take_heap(ThreadState& t) LARDER_REQUIRES(registry.lock) {
   ThreadHeap* heap = registry.unused;
   if (heap != nullptr) {
     registry.unused = heap->registered.next_unused;
-    --registry.unused_count;
     registry.waiting_bytes -= std::exchange(heap->registered.waiting_bytes, 0);
   } else {
     heap = new_heap();
@@ -196,7 +194,6 @@ void thread_exit() {
     heap->registered.assigned = false;
     heap->registered.next_unused = registry.unused;
     registry.unused = heap;
-    ++registry.unused_count;
     if (!std::exchange(heap->registered.leaked, false)) count_in_use(-1);
   }
   t.busy = false;
@@ -225,29 +222,20 @@ void registry_init() {
 
 HeapCounts heap_counts() {
   HeapCounts counts = {};
-  LockGuard guard(registry.lock);
-  counts.in_use = registry.in_use.load(std::memory_order_relaxed);
-  counts.unused = registry.unused_count;
-  counts.orphaned = registry.orphaned;
-  auto add = [&counts](const ThreadHeap& heap) {
-    const HeapCounters& c = heap.counters;
+  registry_for_each([&counts](const ThreadHeap& heap) {
+    counts.shared += heap.shared ? 1 : 0;
     // Relaxed: figures of other threads.
     counts.cached_bytes += __atomic_load_n(&heap.cache.span_bytes, __ATOMIC_RELAXED) +
                            __atomic_load_n(&heap.cache.empty_bytes, __ATOMIC_RELAXED);
+    const HeapCounters& c = heap.counters;
     counts.refills += c.refills.load(std::memory_order_relaxed);
     counts.fresh_slabs += c.fresh_slabs.load(std::memory_order_relaxed);
     counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
     counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
     counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);
-  };
-  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next)
-    add(*heap);
-  for (const auto& slot : registry.shared) {
-    const ThreadHeap* heap = slot.load(std::memory_order_acquire);
-    if (heap == nullptr) continue;
-    ++counts.shared;
-    add(*heap);
-  }
+  });
+  LockGuard guard(registry.lock);
+  counts.in_use = registry.in_use.load(std::memory_order_relaxed);
   return counts;
 }
 
@@ -282,7 +270,6 @@ void registry_abandon_others() LARDER_UNCHECKED {
     } else {
       heap->registered.assigned = false;
       heap->registered.orphaned = true;
-      ++registry.orphaned;
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);

@@ -24,7 +24,7 @@ bool registry_release_unused();
 void registry_init();
 
 struct HeapCounts {
-  size_t in_use, unused, shared, orphaned;
+  size_t in_use, shared;
   // The following are sums over all heaps.
   size_t cached_bytes;  // now, in cached spans and empty slabs
   uint64_t refills, fresh_slabs, adopted_slabs, remote_frees, remote_pushes;

@@ -31,6 +31,7 @@
 #include <atomic>
 
 #include "base/base.h"
+#include "base/list.h"
 
 namespace larder {
 
@@ -172,43 +173,7 @@ class ObjectList {
   void* last_ = nullptr;
 };
 
-// An intrusive list. Unsynchronised: it belongs to a heap, or to a central list's lock.
-class SlabList {
- public:
-  bool empty() const { return head_ == nullptr; }
-  Slab* front() const { return head_; }
-  Slab* back() const { return tail_; }
-  size_t size() const { return size_; }
-  void push_front(Slab* s) {
-    s->prev = nullptr;
-    s->next = head_;
-    (head_ != nullptr ? head_->prev : tail_) = s;
-    head_ = s;
-    ++size_;
-  }
-  void push_back(Slab* s) {
-    s->next = nullptr;
-    s->prev = tail_;
-    (tail_ != nullptr ? tail_->next : head_) = s;
-    tail_ = s;
-    ++size_;
-  }
-  void remove(Slab* s) {
-    (s->prev != nullptr ? s->prev->next : head_) = s->next;
-    (s->next != nullptr ? s->next->prev : tail_) = s->prev;
-    s->next = s->prev = nullptr;
-    --size_;
-  }
-  Slab* pop_front() {
-    Slab* s = head_;
-    if (s != nullptr) remove(s);
-    return s;
-  }
-
- private:
-  Slab* head_ = nullptr;
-  Slab* tail_ = nullptr;
-  size_t size_ = 0;
-};
+// Belongs to a heap, or to a central list's lock.
+using SlabList = List<Slab, &Slab::next, &Slab::prev>;
 
 }  // namespace larder

@@ -373,7 +373,7 @@ void ThreadHeap::purge_partial(uint64_t end_us) {
     purge_class = (purge_class + kClasses - 1) % kClasses;
     SlabList& list = bins[purge_class].partial;
     // To the back: the slabs that are used next should be those that keep their memory.
-    for (size_t left = list.size(); left > 0; --left) {
+    for (size_t left = list.size(); left > 0 && !list.empty(); --left) {
       Slab* s = list.pop_front();
       slab_purge(s);
       list.push_back(s);

@@ -75,9 +75,8 @@ LARDER_EXPORT size_t larder_get_limit(larder_limit which) {
 }
 
 LARDER_EXPORT int larder_set_pressure_callback(larder::PressureCallback function, void* context) {
-  if (larder::set_pressure_callback(function, context)) return 0;
-  errno = ENOMEM;
-  return -1;
+  larder::set_pressure_callback(function, context);
+  return 0;
 }
 
 LARDER_EXPORT size_t larder_release_free_memory() { return larder::release_free_memory(); }

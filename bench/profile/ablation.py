@@ -82,7 +82,7 @@ VARIANTS = {
     "colour": [("core/colour.h", "if (slack_bytes < kCacheLine ||", "if (slack_bytes != ~size_t{0} ||")],
     "dirty-first": [
         ("core/page_heap.cc", "      if (warm != 0) {", "      if (false) {"),
-        ("core/page_heap.cc", "if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;", "")],
+        ("core/page_heap.cc", "if (!dirty_whole_.empty()) return dirty_whole_.back();", "")],
     "huge-pages": [("base/policy.h", "kHugeHeapBytes = size_t{64} << 20;", "kHugeHeapBytes = SIZE_MAX;")],
     "early-purge": [("base/policy.h", "kEarlyMaxThreads = 2;", "kEarlyMaxThreads = -1;")],
     "stale-decay": [("base/policy.h", "kStaleDecays = 4;", "kStaleDecays = 1 << 20;")],

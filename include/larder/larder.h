@@ -113,7 +113,7 @@ enum larder_pressure {
  * It runs within malloc, on the allocating thread: it may allocate and free, must not take a lock
  * that a caller of malloc may hold, and must return. One thread calls it at a time, and never from
  * within itself; other allocations that fail meanwhile just fail. NULL: no callback.
- * Returns 0; -1 with errno ENOMEM. */
+ * Returns 0. */
 int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t bytes,
                                                   void* context),
                                  void* context);
