@@ -1,4 +1,5 @@
-// Checks the invariants of heaps, slabs and lists by walking them: debug builds only.
+// Checks the invariants of heaps, slabs and lists by walking them: debug builds only, but for the
+// page heap's.
 //
 // A violation ends the process with a line on stderr (LARDER_CHECK).
 #pragma once

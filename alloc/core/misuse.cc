@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <iterator>
+
 #include "base/policy.h"
 #include "core/free_memory.h"
 #include "core/guard.h"
@@ -36,25 +38,15 @@ bool is_found(const void* p, const Slab* s) {
   return false;
 }
 
-const char* text_of(Misuse what) {
-  switch (what) {
-    case Misuse::kDoubleFree:
-      return "double free";
-    case Misuse::kUseOfFree:
-      return "the object is free";
-    case Misuse::kNoObject:
-      return "invalid pointer, no object begins there";
-    case Misuse::kSize:
-      return "the size is not that of the allocation";
-    case Misuse::kAlignment:
-      return "the alignment is not that of the allocation";
-    case Misuse::kOverflow:
-      return "bytes beside the object were overwritten";
-    case Misuse::kWriteAfterFree:
-      return "the object was written to after it was freed";
-  }
-  return "";
-}
+constexpr const char* kTexts[] = {  // by Misuse
+    "double free",
+    "the object is free",
+    "invalid pointer, no object begins there",
+    "the size is not that of the allocation",
+    "the alignment is not that of the allocation",
+    "bytes beside the object were overwritten",
+    "the object was written to after it was freed"};
+static_assert(std::size(kTexts) == size_t(Misuse::kWriteAfterFree) + 1);
 
 void describe(Line& line, const void* p) {
   const Slab* s = page_map.find_any(p);
@@ -106,7 +98,7 @@ void report_misuse(const char* call, Misuse what, const void* p) {
   auto action = OnError(option(Option::kOnError));
   if (action == OnError::kIgnore) return;
   Line line;
-  line.put(call).put("(0x").put_number(uintptr_t(p), 16).put("): ").put(text_of(what));
+  line.put(call).put("(0x").put_number(uintptr_t(p), 16).put("): ").put(kTexts[int(what)]);
   describe(line, p);
   line.put(" (thread ").put_number(size_t(os::system_thread_id())).put(")");
   line.write();

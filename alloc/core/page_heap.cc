@@ -324,4 +324,35 @@ size_t PageHeap::release_regions() {
   return bytes;
 }
 
+// --- all of them
+
+void PageHeap::for_each(FunctionRef<void(const PageRange&)> visit) {
+  LockGuard guard(lock_);
+  for (Region* r = regions_; r != nullptr; r = r->next)
+    for (unsigned i = 0; i < r->count; ++i) {
+      Segment& segment = r->segments[i];
+      PageSet dirty = segment.free_pages & segment.dirty;
+      PageSet clean = segment.free_pages & ~segment.dirty;
+      for (int page = 0, count = 1; page < kPagesPerSegment; page += count) {
+        PageRange pages = {PageRange::kCached, &segment, segment.base + size_t(page) * kPageBytes,
+                           0, nullptr};
+        Slab* s = &segment.slabs[page];
+        count = 1;
+        if ((dirty >> page & 1) != 0) {
+          pages.state = PageRange::kDirty;
+          count = span_length_at(dirty, page);
+        } else if ((clean >> page & 1) != 0) {
+          pages.state = PageRange::kClean;
+          count = span_length_at(clean, page);
+        } else if (s->base == pages.base && s->kind != Kind::kNull && s->kind != Kind::kFree) {
+          pages.state = PageRange::kInUse;
+          pages.slab = s;
+          count = s->pages;
+        }
+        pages.bytes = size_t(count) * kPageBytes;
+        visit(pages);
+      }
+    }
+}
+
 }  // namespace larder

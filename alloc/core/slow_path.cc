@@ -69,6 +69,15 @@ void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   return p;
 }
 
+// A large object, or one of a large alignment, that no cache serves. *zero: it reads as zeros.
+void* allocate_uncached(size_t size_bytes, size_t align, bool* zero, void* caller) {
+  SlowPath path;
+  *zero = !path.entered();
+  if (*zero) return or_enomem(emergency_alloc(size_bytes, align));
+  void* p = allocate_with_retry(size_bytes, [=] { return large_alloc(size_bytes, align, zero); });
+  return charge_large(p, size_bytes, *zero, caller);
+}
+
 // A new thread's first frees may be its last, after its keys' destructors: glibc frees the
 // thread-local storage of the stacks that it caches no longer. Nothing would give up a heap there.
 ThreadHeap* heap_for_free() {
@@ -276,23 +285,15 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   if (align <= kPageBytes && rounded <= kSmallMax)
     return malloc_small(class_of(rounded), guard_is_on() ? rounded : size_bytes);
   if (align <= 16) return malloc_large(size_bytes);
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
   bool zero = false;
-  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
-  return charge_large(p, size_bytes, zero, __builtin_return_address(0));
+  return allocate_uncached(size_bytes, align, &zero, __builtin_return_address(0));
 }
 
 void* zeroed_alloc(size_t size_bytes) {
-  if (size_bytes <= kSmallMax) {
-    void* p = malloc_fast(size_bytes);
-    return p == nullptr ? nullptr : memset(p, 0, size_bytes);
-  }
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
-  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  charge_large(p, size_bytes, true, __builtin_return_address(0));
+  void* p = size_bytes <= kSmallMax
+                ? malloc_fast(size_bytes)
+                : allocate_uncached(size_bytes, 16, &zero, __builtin_return_address(0));
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 

@@ -221,12 +221,6 @@ size_t HeapSnapshot::free_in_central() const {
   return total;
 }
 
-size_t HeapSnapshot::resident() const {
-  size_t total = 0;
-  for (const PartSize& p : parts) total += p.resident;
-  return total;
-}
-
 void walk_heap(HeapSnapshot* out, Residence residence) {
   *out = {};
   out->sound = true;

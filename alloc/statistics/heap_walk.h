@@ -72,7 +72,6 @@ struct HeapSnapshot {
   size_t page_heap_free() const { return part(Part::kPageDirty) + part(Part::kCachedMappings); }
   // Free for any thread or cached, and perhaps resident.
   size_t free_dirty() const { return part(Part::kPageDirty) + heaps.cached_bytes; }
-  size_t resident() const;
 };
 
 enum class Residence : bool { kUnasked, kAsked };
