@@ -94,15 +94,20 @@ pub fn read(
         };
         if !matches!(holder, Holder::Orphaned) {
             for (class, capacity) in capacities.iter().enumerate() {
-                let first = heads.wrapping_add(class as u64 * 8);
-                let bin = usize::from(layout.bins) + class * usize::from(layout.bin_bytes);
-                let points = fields.u64(bin + usize::from(layout.bin_points));
-                let lists = Lists {
-                    first,
-                    points,
-                    most: u32::from(*capacity) + 256,
-                };
-                let count = lists.count(&mut pieces, anchor, &mut left);
+                let most = left.min(u32::from(*capacity) + 256);
+                let lists = lists(&mut pieces, anchor, &fields, class, most as usize);
+                let mut count = 0;
+                // They change while they are followed: an address that cannot be read ends one, and so does `most`.
+                for mut at in lists.iter().copied() {
+                    while let Ok(next) = pieces.word(at).map(pages::linked)
+                        && next != 0
+                        && count < most
+                    {
+                        count += 1;
+                        at = next;
+                    }
+                }
+                left = left.saturating_sub(count.max(lists.len() as u32 - 1));
                 if left == 0 {
                     return Err(Obstacle::Unsound("the lists of free objects"));
                 }
@@ -149,40 +154,26 @@ pub fn addresses(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, bool)>, O
     Ok(found)
 }
 
-/// The free objects of a class: one list, and one more behind each sample point.
-struct Lists {
-    first: u64,
-    points: u64,
-    most: u32,
-}
-
-impl Lists {
-    /// Lists change while they are followed: an address that cannot be read ends one, and so does `most`.
-    fn count(&self, pieces: &mut Pieces<'_>, anchor: &Anchor, left: &mut u32) -> u32 {
-        let most = self.most.min(*left);
-        let mut count = 0;
-        let mut follow = |pieces: &mut Pieces<'_>, from: u64| {
-            let mut at = from;
-            while let Ok(next) = pieces.word(at).map(pages::linked)
-                && next != 0
-                && count < most
-            {
-                count += 1;
-                at = next;
-            }
-        };
-        follow(pieces, self.first);
-        let (mut point, mut points) = (self.points, 0);
-        while point != 0 && points < most {
-            let slot = point.wrapping_add(anchor.sampler.point_slot.into());
-            follow(pieces, slot);
-            let next = pieces.word(point.wrapping_add(anchor.sampler.point_next.into()));
-            point = next.unwrap_or(0);
-            points += 1;
-        }
-        *left = left.saturating_sub(count.max(points));
-        count
+/// Where the lists of free objects of a class begin: with the heap's own, and one behind each sample point, up to
+/// `most`. `heap` is what was read of a heap.
+pub fn lists(
+    pieces: &mut Pieces<'_>,
+    anchor: &Anchor,
+    heap: &Fields<'_>,
+    class: usize,
+    most: usize,
+) -> Vec<u64> {
+    let (layout, sampler) = (&anchor.heaps, &anchor.sampler);
+    let heads = heap.u64(layout.heads.into());
+    let mut found = vec![heads.wrapping_add(class as u64 * 8)];
+    let bin = usize::from(layout.bins) + class * usize::from(layout.bin_bytes);
+    let mut point = heap.u64(bin + usize::from(layout.bin_points));
+    while point != 0 && found.len() <= most {
+        found.push(point.wrapping_add(sampler.point_slot.into()));
+        let next = point.wrapping_add(sampler.point_next.into());
+        point = pieces.word(next).unwrap_or(0);
     }
+    found
 }
 
 /// The process's threads and their names, for printing.

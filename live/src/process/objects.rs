@@ -16,6 +16,9 @@ use super::memory::{Fields, Memory, Pieces};
 use super::pages::{self, ClassTable, PAGE, PAGES};
 use super::residence::Residence;
 
+/// Lists of free objects of a class in a heap.
+const MOST_LISTS: usize = 1 << 16;
+
 /// A sampled object.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampled {
@@ -509,13 +512,14 @@ impl Gather<'_> {
                 orphaned.insert(address);
                 continue;
             }
-            let heads = fields.u64(layout.heads.into());
-            for class in 0..classes {
-                let list = self.pieces.word(heads.wrapping_add(class * 8)).unwrap_or(0);
-                self.follow(list, usize::MAX);
-                let bin = usize::from(layout.bins) + class as usize * usize::from(layout.bin_bytes);
-                self.lists_behind_points(fields.u64(bin + usize::from(layout.bin_points)));
+            for class in 0..classes as usize {
+                let most = MOST_LISTS;
+                for head in heaps::lists(&mut self.pieces, self.anchor, &fields, class, most) {
+                    let list = self.pieces.word(head).unwrap_or(0);
+                    self.follow(list, usize::MAX);
+                }
             }
+            let heads = fields.u64(layout.heads.into());
             // Behind the heads lies the object that malloc returned last.
             let end = heads.wrapping_add((classes + 2) * 8);
             self.out.covered.push((heads, end.max(heads)));
@@ -547,19 +551,6 @@ impl Gather<'_> {
                     }
                 }
             }
-        }
-    }
-
-    fn lists_behind_points(&mut self, first: u64) {
-        let layout = &self.anchor.sampler;
-        let (mut point, mut left) = (first, 1 << 16);
-        while point != 0 && left > 0 {
-            let slot = point.wrapping_add(layout.point_slot.into());
-            let list = self.pieces.word(slot).unwrap_or(0);
-            self.follow(list, usize::MAX);
-            let next = point.wrapping_add(layout.point_next.into());
-            point = self.pieces.word(next).unwrap_or(0);
-            left -= 1;
         }
     }
 
