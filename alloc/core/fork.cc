@@ -43,19 +43,6 @@ void for_each_lock(void (*visit)(Lock&)) {
 constinit unsigned nested = 0;  // forks in signal handlers that interrupted a fork
 constinit bool all_taken = true;
 
-// A signal handler that allocates while locks change hands must not wait for its own thread.
-class Busy {
- public:
-  Busy() : outer_(thread_state.busy) { thread_state.busy = true; }
-  ~Busy() { thread_state.busy = outer_; }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  bool interrupted() const { return outer_; }
-
- private:
-  bool outer_;
-};
-
 void before_fork() {
   if (page_heap.lock().held_for_fork()) {
     ++nested;
@@ -63,9 +50,10 @@ void before_fork() {
   }
   stats::add(stats::kForks, 1);
   if (&_IO_list_lock != nullptr) _IO_list_lock();
-  Busy busy;
+  // A signal handler that allocates while locks change hands must not wait for its own thread.
+  SlowPath path;
   all_taken = true;
-  if (!busy.interrupted())
+  if (path.entered())
     for_each_lock([](Lock& lock) { lock.before_fork(0); });
   else
     for_each_lock([](Lock& lock) {
@@ -82,7 +70,7 @@ void after_fork_in_parent() {
   }
   backing::after_fork_in_parent();
   {
-    Busy busy;
+    SlowPath path;
     for_each_lock([](Lock& lock) { lock.after_fork_in_parent(); });
   }
   if (&_IO_list_unlock != nullptr) _IO_list_unlock();
@@ -93,7 +81,7 @@ void after_fork_in_child() {
   if (!all_taken) torn_by_fork = true;
   nested = 0;
   {
-    Busy busy;
+    SlowPath path;
     backing::after_fork_in_child();
     // Another thread may have been recording one. A child does not report leaks.
     os::forget_own_mappings();

@@ -1,21 +1,23 @@
 // Free memory: every place where it can lie, and the walks over them.
 //
-//   place                what is free there                                           file
-//   Slab                 objects: its own, decommitted ones, remote frees             slab.h
-//   Bin                  objects of the current slab, and deferred frees              bin.h
-//   RemoteCache          objects of others' slabs                                     remote.h
-//   larder_inline_state  objects, where the program inlines malloc                    inline.h
-//   CpuCache             objects, of threads without a heap                           cpu_cache.h
-//   sample slabs         objects, also those that signal handlers freed               sampler.h
-//   Central              slabs with free objects, of no heap                          central.h
-//   HeapCache            empty slabs and spans                                        heap_cache.h
-//   PageHeap             pages                                                        page_heap.h
-//   MappingCache         mappings mapping_cache.h
+//   place                what is free there                                  file
+//   Slab                 objects: its own, decommitted ones, remote frees    slab.h
+//   Bin                  objects of the current slab, and deferred frees     bin.h
+//   RemoteCache          objects of others' slabs                            remote.h
+//   larder_inline_state  objects, where the program inlines malloc           inline.h
+//   CpuCache             objects, of threads without a heap                  cpu_cache.h
+//   sample slabs         objects of samples that were freed                  sampler.h
+//   Central              slabs with free objects, of no heap                 central.h
+//   HeapCache            empty slabs and spans                               heap_cache.h
+//   PageHeap             pages                                               page_heap.h
+//   MappingCache         mappings                                            mapping_cache.h
 //
-// Invariant, of each object of a slab: it is in use, or in one place alone.
+// Invariant, of each slab that holds objects: carved == those that the program has + those in the
+// places for objects, each in one place alone.
 // Thread safety: other threads may change a list while it is walked. Each step is checked: the walk
-// ends at what is no free object, and after kMaxListed. A thread's own heap needs no lock,
-// any other that of the registry.
+// ends at what is no free object, and after kMaxListed. A thread's own heap needs no lock, any
+// other that of the registry. Not walked: samples that a signal handler freed, until a thread's
+// next free.
 #pragma once
 
 #include "core/cpu_cache.h"
