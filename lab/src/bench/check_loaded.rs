@@ -79,6 +79,7 @@ pub fn check(
         allocator,
         &Settings {
             scale,
+            copies: false,
             environment: vec![
                 ("LD_DEBUG", "bindings".into()),
                 ("LD_DEBUG_OUTPUT", folder.join("log").into()),

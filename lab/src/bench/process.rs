@@ -54,6 +54,9 @@ pub enum Ended {
 #[derive(Debug, Default)]
 pub struct Settings {
     pub scale: f64,
+    /// Run a copy of the program, with a copy of the allocator: where in memory the pages of a file lie may
+    /// cost a run a third of its time, and every other run until the file is written anew.
+    pub copies: bool,
     pub environment: Vec<(&'static str, OsString)>,
 }
 
@@ -152,7 +155,17 @@ impl Runner {
         let [output, out, err, work] =
             ["measured.json", "stdout", "stderr", "work"].map(|name| folder.join(name));
         fs::create_dir(&work).map_err(problem)?;
-        let library = preload::loadable_path(&allocator.library)?;
+        let mut library = allocator.library.clone();
+        let words = self.words(workload, &work, settings.scale);
+        let mut program = PathBuf::from(&words[0]);
+        if settings.copies {
+            library = copy_to(folder, &library).map_err(problem)?;
+            // Scripts look for their neighbours.
+            if program.parent() == Some(&self.bench) && program.extension().is_none() {
+                program = copy_to(folder, &program).map_err(problem)?;
+            }
+        }
+        let library = preload::loadable_path(&library)?;
         let mut command = measured::command(self.bench.join(MEASURE));
         let outer = match workload.preload {
             Preload::Whole => library.as_os_str(),
@@ -165,7 +178,8 @@ impl Runner {
             .arg(outer)
             .arg(&output)
             .arg(self.limit_seconds.to_string())
-            .args(self.words(workload, &work, settings.scale))
+            .arg(program)
+            .args(&words[1..])
             .env("BENCH_SCALE", settings.scale.to_string())
             .env("LC_ALL", "C")
             .env("TMPDIR", &work)
@@ -215,6 +229,11 @@ impl Runner {
             measured.figures(&last_object(&printed)),
         )))
     }
+}
+
+fn copy_to(folder: &Path, file: &Path) -> io::Result<PathBuf> {
+    let copy = folder.join(file.file_name().unwrap_or_default());
+    fs::copy(file, &copy).map(|_| copy)
 }
 
 impl Measured {

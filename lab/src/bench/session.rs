@@ -232,7 +232,11 @@ impl<'a> Session<'a> {
         scale: f64,
         environment: Vec<(&'static str, std::ffi::OsString)>,
     ) -> Result<Ended> {
-        let settings = Settings { scale, environment };
+        let settings = Settings {
+            scale,
+            copies: true,
+            environment,
+        };
         self.runner
             .run(&self.workloads[w], &self.allocators[a], &settings)
     }
