@@ -100,7 +100,7 @@ struct LimitsLayout {
 // field changes its meaning. A reader sees a heap that changes: any word may be stale, or half of a
 // change.
 struct Anchor {
-  static constexpr uint32_t kVersion = 5;
+  static constexpr uint32_t kVersion = 6;
 
   char magic[16];
   uint32_t version, bytes;  // of this structure

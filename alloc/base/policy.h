@@ -19,7 +19,7 @@ inline constexpr size_t kCarveBytes = 4096;
 inline constexpr uint32_t kDeferBytes = 16 * 1024, kMinDeferred = 4, kMaxDeferred = 64;
 // Slabs on a heap's full list, and their bytes. The first free in one of them takes no atomic
 // operation. "Full slabs that get one object back".
-inline constexpr size_t kMaxFull = 64, kMaxFullBytes = 512 * 1024;
+inline constexpr size_t kMaxFull = 128, kMaxFullBytes = 2048 * 1024;
 // Slabs that a heap adopts beyond those that the class needed, before it passes slabs on to the
 // central list. "Heaps that only free".
 inline constexpr unsigned kIdleAdoptions = 8;
@@ -46,7 +46,14 @@ inline constexpr size_t kCacheExtraBytes = size_t{16} << 20;
 // slabs. It may use one part in kSlabPurgeShare of the process's time, which it saves up: between
 // the minimum and the maximum in microseconds. "Small processes".
 inline constexpr size_t kSlabPurgeAfterBytes = size_t{4} << 20;
+// Bytes of slabs that it empties, then, until it looks at the clock again. Not measured.
+inline constexpr size_t kSlabPurgeStepBytes = size_t{256} << 10;
 inline constexpr uint64_t kSlabPurgeShare = 32, kSlabPurgeMinUs = 250, kSlabPurgeMaxUs = 20'000;
+// Refills of a heap from one look whether free memory is old enough to purge to the next. "Small
+// processes".
+inline constexpr uint64_t kRefillsAPurge = 16;
+// Partial slabs of a class that such a purge leaves as they are. "Small processes".
+inline constexpr size_t kHotSlabs = 4;
 // Slabs between two looks at the clock. Not measured.
 inline constexpr unsigned kSlabsAClockRead = 16;
 // A slab is purged if its objects in use are at most one part in this of its system pages, and

@@ -1,11 +1,11 @@
-// Size classes: 8; 16 to 128 by 16; eight per doubling to 8 KiB; four per doubling to 32 KiB.
+// Size classes: 8; 16 to 128 by 16; eight per doubling to 8 KiB; four per doubling to 64 KiB.
 //
 // Invariants:
 //   size(c) < size(c + 1);  of(s) = min { c : size(c) >= s } for 0 <= s <= kSmallMax
 //   size(c) is a multiple of every power of two that divides some s with of(s) == c: rounding a
 //   request up to its alignment and taking its class keeps the alignment (up to kPageBytes).
-//   n is a multiple of size(c) <=> n * inverse(c) mod 2^32 < inverse(c), for n within a slab
-//   size(c) - s <= 11 % of size(c) for 128 < s <= 8 KiB, <= 20 % to 32 KiB.
+//   n is a multiple of size(c) <=> n * inverse(c) mod 2^64 < inverse(c), for n within a slab
+//   size(c) - s <= 11 % of size(c) for 128 < s <= 8 KiB, <= 20 % to 64 KiB.
 #pragma once
 
 #include "base/base.h"
@@ -13,16 +13,17 @@
 
 namespace larder {
 
-inline constexpr int kClasses = 65;
+inline constexpr int kClasses = 69;
 // Slabs are of 1, 2, 4, 8 or 16 pages.
 inline constexpr int kSlabPageSteps = 5;
+inline constexpr unsigned kMaxSlabPages = 1u << (kSlabPageSteps - 1);
 
 struct SizeClasses {
   uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8
   uint8_t of_medium[kSmallMax / 128 + 1] = {};  // by (size + 127) / 128
   uint32_t size[kClasses] = {};
   uint16_t capacity[kClasses] = {};     // objects in a slab
-  uint32_t inverse[kClasses] = {};      // 2^32 / size, rounded up
+  uint64_t inverse[kClasses] = {};      // 2^64 / size, rounded up
   uint8_t pages[kClasses] = {};         // pages in a slab
   uint8_t max_deferred[kClasses] = {};  // the bound on deferred frees
 
@@ -37,7 +38,7 @@ struct SizeClasses {
     for (c = 0; c < kClasses; ++c) {
       pages[c] = pages_for(size[c]);
       capacity[c] = uint16_t(pages[c] * kPageBytes / size[c]);
-      inverse[c] = uint32_t(((uint64_t{1} << 32) + size[c] - 1) / size[c]);
+      inverse[c] = UINT64_MAX / size[c] + 1;
       uint32_t deferred = kDeferBytes / size[c];
       max_deferred[c] = uint8_t(deferred > kMaxDeferred   ? kMaxDeferred
                                 : deferred < kMinDeferred ? kMinDeferred
@@ -55,10 +56,10 @@ struct SizeClasses {
     }
   }
 
-  // At least 16 objects a slab up to 4 KiB, 8 above; 256 KiB at most.
+  // Objects a slab: at least 16 up to 4 KiB, 8 up to 32 KiB, 2 above; 256 KiB at most.
   static constexpr uint8_t pages_for(uint32_t object_size) {
     size_t pages = 1;
-    size_t objects = object_size <= 4096 ? 16 : 8;
+    size_t objects = object_size <= 4096 ? 16 : object_size <= 32 * 1024 ? 8 : 2;
     while (pages * kPageBytes < object_size * objects) pages *= 2;
     return uint8_t(pages);
   }

@@ -13,9 +13,6 @@ struct alignas(64) Central {
 };
 constinit Central central[kClasses];
 
-// Unchecked: a hint.
-bool is_empty(const Central& c) LARDER_UNCHECKED { return c.slabs.size() == 0; }
-
 }  // namespace
 
 bool central_push(Slab* s) {
@@ -26,10 +23,12 @@ bool central_push(Slab* s) {
   return true;
 }
 
+// Unchecked: a stale value is harmless, as the next refill reads it again.
+bool central_has(int size_class) LARDER_UNCHECKED { return central[size_class].slabs.size() != 0; }
+
 Slab* central_pop(int size_class) {
+  if (!central_has(size_class)) return nullptr;
   Central& c = central[size_class];
-  // A stale value is harmless: the next refill reads it again.
-  if (is_empty(c)) return nullptr;
   LockGuard guard(c.lock);
   Slab* s = c.slabs.pop_front();
   if (s != nullptr) remote_reset(s);

@@ -16,6 +16,8 @@ namespace larder {
 // REQUIRES: the caller owns `s`, list == &free and `used` is exact. False: another thread has
 // pushed objects to it, and the caller still owns it.
 bool central_push(Slab* s);
+// A hint, without the lock.
+bool central_has(int size_class);
 // The caller owns the slab and sets its owner field; or nullptr.
 Slab* central_pop(int size_class);
 // Frees objects in a slab of the list. If that empties the slab, it goes to the page heap. False:

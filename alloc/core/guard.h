@@ -10,8 +10,8 @@
 // slot:  nothing | zeros, object, kGuardByte up to the page's end | nothing
 //                                              kSmallMax, or a system page ^
 //
-// Thread safety: any thread; the sampler's lock guards the slots. Bounds: up to 32 KiB of pages and
-// 300 bytes an object in use, 300 bytes a freed one, 256 MiB of addresses; two system calls and two
+// Thread safety: any thread; the sampler's lock guards the slots. Bounds: up to 64 KiB of pages and
+// 300 bytes an object in use, 300 bytes a freed one, 512 MiB of addresses; two system calls and two
 // stack walks a sample, which the sampler's budget bounds.
 #pragma once
 

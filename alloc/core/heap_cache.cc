@@ -125,17 +125,28 @@ void HeapCache::add_slab(Slab* s) {
   enforce_limit();
 }
 
-// The latest. One of the same class keeps its free list; one of another class is carved anew.
-// So is a slab whose objects have cache lines of their own: kCarvedAnewBytes.
-Slab* HeapCache::take_slab(int c) {
-  SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
-  Slab* s = list.pop_front();
-  if (s == nullptr) return nullptr;
+void HeapCache::remove_slab(Slab* s) {
+  empties[__builtin_ctz(s->pages)].remove(s);
   empty_bytes -= slab_bytes(s);
   note_taken();
+}
+
+// One of the same class keeps its free list; one of another class is carved anew. So is a slab
+// whose objects have cache lines of their own: kCarvedAnewBytes.
+Slab* HeapCache::slab_as_left(int c) const {
   uint32_t size = kSizeClasses.size[c];
-  bool own_lines = size > kCacheLine && size <= kCarvedAnewBytes;
-  if (s->size_class != c || own_lines || s->purged_at != 0) slab_reset(s, c);
+  if (size > kCacheLine && size <= kCarvedAnewBytes) return nullptr;
+  Slab* s = empties[__builtin_ctz(kSizeClasses.pages[c])].front();
+  return s != nullptr && s->size_class == c && s->purged_at == 0 ? s : nullptr;
+}
+
+// The latest.
+Slab* HeapCache::take_slab(int c) {
+  Slab* s = empties[__builtin_ctz(kSizeClasses.pages[c])].front();
+  if (s == nullptr) return nullptr;
+  bool as_left = slab_as_left(c) != nullptr;
+  remove_slab(s);
+  if (!as_left) slab_reset(s, c);
   return s;
 }
 

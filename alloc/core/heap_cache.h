@@ -44,6 +44,10 @@ struct HeapCache {
   void add_slab(Slab* s);
   // An empty slab of class `c`, or nullptr.
   Slab* take_slab(int c);
+  // The one that take_slab(c) would return, if it would as the class has left it; else nullptr.
+  Slab* slab_as_left(int c) const;
+  // REQUIRES: it is cached.
+  void remove_slab(Slab* s);
   // False: it is not worth it.
   bool add_span(Slab* s);
   // At least `pages` and a little more at most, or nullptr.

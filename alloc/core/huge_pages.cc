@@ -35,7 +35,7 @@ void PageHeap::open_segment(Segment* segment, unsigned pages) {
   opened_ms_ = now_ms;
   set_free_pages(segment, 0);
   set_huge(segment, Huge::kUnasked);
-  if (fast && pages <= SizeClasses::pages_for(kSmallMax) && limit::allows(kSegmentBytes) &&
+  if (fast && pages <= kMaxSlabPages && limit::allows(kSegmentBytes) &&
       os::now_us() >= huge_again_us_.load(std::memory_order_relaxed)) {
     ask_for_huge_pages(segment);
     segment->dirty_since_ms = segment->last_free_ms = now_ms;

@@ -11,7 +11,7 @@ namespace larder {
 namespace {
 
 constexpr uint32_t kMaxSystemPages = 64;
-static_assert(kPageBytes * SizeClasses::pages_for(kSmallMax) <= kMaxSystemPages * 4096,
+static_assert(kPageBytes * kMaxSlabPages <= kMaxSystemPages * 4096,
               "`gone` has a bit a page");
 
 // System pages of the carved part that objects in use touch.
@@ -37,12 +37,12 @@ uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uin
 
 }  // namespace
 
-void slab_purge(Slab* s) {
+bool slab_purge(Slab* s) {
   const uint32_t size = kSizeClasses.size[s->size_class];
   const auto system_page = uint32_t(os::page_size());
   const uint32_t system_pages = (s->carved * size + system_page - 1) / system_page;
-  if (s->used * kSparseShare > system_pages || system_page > kPageBytes) return;
-  if (s->purged_at != 0 && s->used * kSparseShare >= s->purged_at) return;
+  if (s->used * kSparseShare > system_pages || system_page > kPageBytes) return false;
+  if (s->purged_at != 0 && s->used * kSparseShare >= s->purged_at) return false;
   s->purged_at = uint16_t(s->used + 1);
 
   void* list = std::exchange(s->free, nullptr);
@@ -64,6 +64,7 @@ void slab_purge(Slab* s) {
     rest &= ~page_range(first, count);
     backing::discard(s->base + size_t(first) * system_page, size_t(count) * system_page);
   }
+  return found != 0;
 }
 
 void slab_recommit(Slab* s) {

@@ -13,8 +13,8 @@
 namespace larder {
 
 // O(1) if too many objects are in use, or hardly fewer than at the last purge; else O(capacity).
-// REQUIRES: the slab is not current, and not on the full list.
-void slab_purge(Slab* s);
+// REQUIRES: the slab is not current, and not on the full list. Whether a page was discarded.
+bool slab_purge(Slab* s);
 // Puts the decommitted objects back into the free list.
 void slab_recommit(Slab* s);
 

@@ -20,7 +20,7 @@
 //   full list:  carved == capacity, free is empty, used == 1: the first free makes it 0
 //   |decommitted| == 0 unless partial, empty or central; |decommitted| != 0 => purged_at != 0
 //   object i lies at base + i * size, 0 <= i < carved <= capacity
-//   p lies at an object <=> (p - base) * inverse mod 2^32 < inverse
+//   p lies at an object <=> (p - base) * inverse mod 2^64 < inverse
 //   a deferred free (thread_heap.h) counts as in use
 // Of every other slab: owner == kUnowned.
 //
@@ -86,9 +86,7 @@ struct alignas(128) Slab {
   uint8_t size_class = 0;
   Kind kind = Kind::kNull;
   char* base = nullptr;  // first byte of the span
-  uint16_t carved = 0;
-  uint16_t purged_at = 0;  // 1 + used at the last purge, or 0
-  uint32_t inverse = 0;    // 2^32 / the size of an object, rounded up
+  uint64_t inverse = 0;  // 2^64 / the size of an object, rounded up
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
@@ -102,15 +100,17 @@ struct alignas(128) Slab {
   uint32_t offset = 0;         // of the object: colour, alignment
   Segment* segment = nullptr;  // its first, if it spans several; nullptr for mappings
   uint16_t pages = 0;          // of slabs and spans
+  uint16_t carved = 0;
+  uint16_t purged_at = 0;      // 1 + used at the last purge, or 0
   bool zero = false;           // the content was zero when the page heap handed it out
   bool guarded = false;        // one sampled object of `bytes` (guard.h)
   float expected = 0;          // mean number of sample points on the `charged` bytes
-  uint64_t decommitted = 0;    // bit i: system page i of the slab is purged, and the objects that
-                               // start there are not in `free`
-  // Of spans and mappings: the sample point on it, or nullptr, and the bytes that the sampler has
-  // counted.
-  SamplePoint* sample_point = nullptr;
-  size_t charged = 0;
+  union {
+    // Of a slab. Bit i: system page i is purged, and the objects that start there are not in `free`.
+    uint64_t decommitted = 0;
+    size_t charged;  // of spans and mappings: bytes that the sampler has counted
+  };
+  SamplePoint* sample_point = nullptr;  // of spans and mappings: the one on it
 
   LARDER_FAST ThreadHeap* owner() const {
     return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));
@@ -149,7 +149,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the tag is a word's la
 // Whether the address is that of an object, in use or free. REQUIRES: is_small(s), and the page of
 // p is one of the slab's.
 LARDER_FAST bool at_object(const void* p, const Slab* s) {
-  return (uint32_t(uintptr_t(p)) - uint32_t(uintptr_t(s->base))) * s->inverse < s->inverse;
+  return (uintptr_t(p) - uintptr_t(s->base)) * s->inverse < s->inverse;
 }
 
 // Puts free objects into a list, in the order in which they come. The list has always an end.

@@ -121,6 +121,10 @@ LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
     void* p = heap->refill(int(c));
+    if (heap->is_time_to_purge()) {
+      purge_tick();
+      heap->purge_if_shrinking();
+    }
     SamplePoint* point = std::exchange(heap->sampled_point, nullptr);
     if (likely(point == nullptr)) return p;
     return sample_small(point, int(c), size_bytes, caller, &heap->countdown);
@@ -172,7 +176,7 @@ void* malloc_slow(size_t size_bytes, size_t c) {
   if (ThreadHeap* heap = thread_state.heap) {
     SlowPath path;
     if (path.entered())
-      if (void* p = heap->refill_from_partial(int(c))) return p;
+      if (void* p = heap->refill_quickly(int(c))) return p;
   } else if (shares()) {
     if (void* p = shared_take(int(c))) return p;
   }
@@ -207,7 +211,7 @@ void free_empty(Slab* s) noexcept {
   // empty.
   if (heap->emptied(s)) {
     heap->release_some_deferred();
-    heap->purge_partial_if_shrinking();
+    if (heap->emptied_bytes >= kSlabPurgeStepBytes) heap->purge_if_shrinking();
   }
   follow_early_purge(heap, early);
 }

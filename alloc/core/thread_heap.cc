@@ -65,7 +65,10 @@ void* ThreadHeap::attach(int c, Slab* s) {
 }
 
 void ThreadHeap::join_partial(Slab* s) {
-  bins[s->size_class].partial.push_back(s);
+  // First in, first out: it gathers more free objects before it is used. A heap that shrinks has more
+  // of these than it uses, and uses the same few.
+  SlabList& list = bins[s->size_class].partial;
+  shrinking ? list.push_front(s) : list.push_back(s);
   with_partial.insert(s->size_class);
 }
 
@@ -196,7 +199,8 @@ void ThreadHeap::adopt(Slab* s) {
   s->used = s->carved;
   s->set_owner(this);
   Bin& bin = bins[s->size_class];
-  join_partial(s);
+  bin.partial.push_back(s);
+  with_partial.insert(s->size_class);
   if (bin.idle_adoptions < kIdleAdoptions)
     ++bin.idle_adoptions;
   else if (bin.partial.size() > kIdleAdoptions && !single_threaded())
@@ -350,8 +354,9 @@ constinit std::atomic<uint64_t> slab_purge_paid_us{0};
 
 void start_slab_purge_clock() { slab_purge_paid_us.store(os::now_us(), std::memory_order_relaxed); }
 
-void ThreadHeap::purge_partial_if_shrinking() {
-  if (emptied_bytes < kSlabPurgeAfterBytes) return;
+void ThreadHeap::purge_if_shrinking() {
+  if (emptied_bytes >= kSlabPurgeAfterBytes) shrinking = true;
+  if (!shrinking) return;
   emptied_bytes = 0;
   if (release_rate() == 0) return;
   uint64_t now = os::now_us(), paid = slab_purge_paid_us.load(std::memory_order_relaxed);
@@ -361,28 +366,30 @@ void ThreadHeap::purge_partial_if_shrinking() {
   if (since > now || credit < kSlabPurgeMinUs ||
       !slab_purge_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
     return;
-  purge_partial(now + credit);
+  if (!purge_partial(now + credit)) shrinking = false;
   uint64_t spent = os::now_us() - now;
   slab_purge_paid_us.fetch_add((spent - credit) * kSlabPurgeShare, std::memory_order_relaxed);
 }
 
-void ThreadHeap::purge_partial(uint64_t end_us) {
+bool ThreadHeap::purge_partial(uint64_t end_us) {
   unsigned looks = 0;
+  bool purged = false;
+  size_t kept = end_us == UINT64_MAX ? 0 : kHotSlabs;
   for (int i = 0; i < kClasses; ++i) {
     // Larger classes first: more system pages an object.
     purge_class = (purge_class + kClasses - 1) % kClasses;
-    SlabList& list = bins[purge_class].partial;
-    // To the back: the slabs that are used next should be those that keep their memory.
-    for (size_t left = list.size(); left > 0 && !list.empty(); --left) {
-      Slab* s = list.pop_front();
-      slab_purge(s);
-      list.push_back(s);
+    // From the back, without the first few: what is used next should keep its memory.
+    const SlabList& list = bins[purge_class].partial;
+    size_t left = list.size();
+    for (Slab* s = list.back(); left > kept; --left, s = s->prev) {
+      purged |= slab_purge(s);
       if (++looks % kSlabsAClockRead == 0 && os::now_us() >= end_us) {
         ++purge_class;
-        return;
+        return true;
       }
     }
   }
+  return purged;
 }
 
 // --- refill
@@ -416,6 +423,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   }
   if (s == nullptr) return nullptr;
   HeapCounters::add(counters.fresh_slabs, 1);
+  shrinking = false;
   s->set_owner(this);
   return s;
 }
@@ -434,19 +442,28 @@ void* ThreadHeap::carve(int c) {
   return hand_out(c, link_carved(s, first, count), count * size);
 }
 
-void* ThreadHeap::refill_from_partial(int c) {
+void* ThreadHeap::refill_quickly(int c) {
   Bin& bin = bins[c];
-  Slab *current = bin.current, *s = bin.partial.front();
   // A signal handler may have filled the list meanwhile.
-  if (s == nullptr || heads[c] != nullptr || bin.sample_points != nullptr) return nullptr;
-  if (s->free == nullptr || s->purged_at != 0) return nullptr;
+  if (heads[c] != nullptr || bin.sample_points != nullptr || is_time_to_purge()) return nullptr;
+  Slab *current = bin.current, *s = bin.partial.front();
+  bool cached = s == nullptr;
+  if (cached && (current == nullptr || current->carved == current->capacity))
+    s = cache.slab_as_left(c);
+  if (s == nullptr || s->free == nullptr || s->purged_at != 0) return nullptr;
   if (current != nullptr && remote_list(current) != nullptr) return nullptr;
+  if (cached && central_has(c)) return nullptr;
   size_t bytes = free_bytes(s);
   if (countdown.bytes < bytes) return nullptr;
   countdown.bytes -= bytes;
   HeapCounters::add(counters.refills, 1);
   bin.deferred = 0;
-  bin.partial.remove(s);
+  if (cached) {
+    emptied_bytes = 0;
+    cache.remove_slab(s);
+  } else {
+    bin.partial.remove(s);
+  }
   put_current_away(c);
   return serve(c, attach(c, s));
 }

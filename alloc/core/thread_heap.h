@@ -120,6 +120,7 @@ struct ThreadHeap {
   ClassesInTurn with_partial;   // bins[c].partial may not be empty
   ClassesInTurn with_deferred;  // bins[c].deferred may not be 0
   size_t emptied_bytes;         // of slabs that became empty since one was needed
+  bool shrinking;               // purge_if_shrinking() has work
   int purge_class;              // where purge_partial() continues
   HeapCounters counters;
   Countdown countdown;           // to the next sample point
@@ -135,9 +136,9 @@ struct ThreadHeap {
   // REQUIRES: heads[c] is empty. An object of the class; nullptr without memory. If its slot has a
   // sample point, sampled_point is set and the caller samples the object.
   void* refill(int c);
-  // The same where the first partial slab has free objects on which no sample point falls: most
-  // refills, if objects live for random times. Else nullptr, and nothing is changed.
-  void* refill_from_partial(int c);
+  // The same where the first partial slab or a cached one has free objects on which no sample point
+  // falls: most refills. Else nullptr, and nothing is changed.
+  void* refill_quickly(int c);
   void push_local(Slab* s, void* p);
   // Keeps a freed object of an unowned slab for the next malloc of its class, so that the slab need
   // not be adopted. False: enough frees are deferred.
@@ -173,10 +174,15 @@ struct ThreadHeap {
   void flush();
   // Releases cached slabs and spans. Returns bytes.
   size_t trim();
-  // A heap that frees much more than it allocates purges its partial slabs, too.
-  void purge_partial_if_shrinking();
-  // Until end_us, or through all slabs.
-  void purge_partial(uint64_t end_us);
+  // A heap that frees much more than it allocates purges its partial slabs, too, some at a time,
+  // until it needs a new one or has purged all that it can.
+  void purge_if_shrinking();
+  // At one refill in kRefillsAPurge.
+  bool is_time_to_purge() const {
+    return counters.refills.load(std::memory_order_relaxed) % kRefillsAPurge == 0;
+  }
+  // Until end_us, or through all slabs. Whether there is more to do.
+  bool purge_partial(uint64_t end_us);
   // Takes the remote frees of partial slabs: of all; of a few, round robin. A slab of a class that
   // the heap no longer allocates would otherwise never become empty.
   void collect();

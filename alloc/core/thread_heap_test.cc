@@ -105,19 +105,19 @@ TEST(ThreadHeap, EmptySlabsAreCachedUpToTheBoundThenReleased) {
 
 TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
   std::thread([] {
-    void* p = larder_malloc(60000);
-    larder_free(larder_malloc(70000));
+    void* p = larder_malloc(120000);
+    larder_free(larder_malloc(180000));
     larder_free(p);
     ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
-    EXPECT_GE(thread_state.heap->cache.span_bytes, 60000u);
+    EXPECT_GE(thread_state.heap->cache.span_bytes, 120000u);
   }).join();
   larder_release_free_memory();
-  void* p = larder_malloc(60000);
+  void* p = larder_malloc(120000);
   Slab* s = page_map.find(p);
-  larder_free(larder_malloc(70000));
+  larder_free(larder_malloc(180000));
   larder_free(p);
   EXPECT_EQ(s->kind, Kind::kFree);
-  void* q = larder_malloc(55000);
+  void* q = larder_malloc(110000);
   EXPECT_EQ(page_map.find(q), s);
   EXPECT_EQ(s->kind, Kind::kSpan);
   larder_free(q);
@@ -127,23 +127,25 @@ TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
 
 TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
   larder_release_free_memory();
-  auto* p = static_cast<char*>(larder_malloc(60000));
-  p[59999] = 1;
+  auto* p = static_cast<char*>(larder_malloc(120000));
+  p[119999] = 1;
   larder_free(p);
   ASSERT_NE(thread_state.heap->cache.last_freed, nullptr);
   EXPECT_EQ(thread_state.heap->cache.last_freed->kind, Kind::kFree);
-  EXPECT_EQ(larder_malloc(58000), p);
+  EXPECT_EQ(larder_malloc(118000), p);
   EXPECT_EQ(thread_state.heap->cache.last_freed, nullptr);
   larder_free(p);
   // The entry does not fit: it moves to the cached spans.
-  void* larger = larder_malloc(70000);
+  void* larger = larder_malloc(180000);
   EXPECT_NE(larger, p);
   EXPECT_EQ(thread_state.heap->cache.last_freed, nullptr);
-  larder_free(larder_realloc(larger, 40000));
-  EXPECT_GE(larder_malloc_usable_size(larder_malloc(70000)), 70000u);
+  larder_free(larder_realloc(larger, 80000));
+  void* fresh = larder_malloc(180000);
+  EXPECT_GE(larder_malloc_usable_size(fresh), 180000u);
+  larder_free(fresh);
   EXPECT_DEATH(
       {
-        void* twice = larder_malloc(60000);
+        void* twice = larder_malloc(120000);
         larder_free(twice);
         larder_free(twice);
       },
@@ -184,13 +186,13 @@ class Other {
 
 TEST(ThreadHeap, ASpanThatAnotherThreadResizedServesWhatFitsInIt) {
   Other other;
-  void* p = larder_malloc(100000);
+  void* p = larder_malloc(200000);
   void* q = nullptr;
-  other.does([&] { q = larder_realloc(p, 40000); });
+  other.does([&] { q = larder_realloc(p, 80000); });
   ASSERT_EQ(p, q);
   larder_free(q);
-  p = larder_malloc(100000);
-  EXPECT_GE(larder_malloc_usable_size(p), 100000u);
+  p = larder_malloc(200000);
+  EXPECT_GE(larder_malloc_usable_size(p), 200000u);
   larder_free(p);
 }
 

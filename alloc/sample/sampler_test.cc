@@ -139,7 +139,7 @@ void repeat(const std::string& what, int rounds,
 }
 
 TEST_F(Sampled, EverySize) {
-  for (size_t size : {8u, 24u, 100u, 1000u, 5000u, 20000u, 32768u, 50000u, 300000u, 4194304u}) {
+  for (size_t size : {8u, 24u, 100u, 1000u, 5000u, 20000u, 50000u, 65536u, 300000u, 4194304u}) {
     size_t count = 24 * kMean / size + 3;
     repeat(std::to_string(size) + " bytes", 200, [&](double* bytes) {
       std::vector<void*> objects;
@@ -308,7 +308,7 @@ TEST_F(Sampled, ZeroedAndAligned) {
 TEST_F(Sampled, OneLargeBlockAgainAndAgain) {
   set_sample_mean(512 * 1024);
   const double turns = kChecked ? 2'000'000 : 16'000'000;
-  for (size_t size : {50'000u, 900'000u, 3'000'000u}) {
+  for (size_t size : {100'000u, 900'000u, 3'000'000u}) {
     double before = sample_totals().allocated;
     for (int i = 0; i < int(turns); ++i) larder_free(other([size] { return larder_malloc(size); }));
     double counted = sample_totals().allocated - before;
@@ -320,7 +320,7 @@ TEST_F(Sampled, OneLargeBlockAgainAndAgain) {
 
 // A span that is freed and reused must not keep the sample point of its first object.
 TEST_F(Sampled, LargeReused) {
-  for (size_t size : {40000u, 200000u, 3000000u})
+  for (size_t size : {100000u, 200000u, 3000000u})
     repeat("reused, " + std::to_string(size), 300, [&](double* bytes) {
       for (int i = 0; i < 20; ++i) larder_free(other(of_size(size)));
       *bytes = double(size);

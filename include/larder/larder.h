@@ -32,7 +32,7 @@ struct larder_stats {
   uint64_t free_clean;                /* free, and untouched or purged */
   uint64_t kept_mappings;             /* freed mappings that are cached for reuse */
   uint64_t purged_total;              /* given back to the system since the start */
-  uint64_t realloc_copied_bytes;      /* copied by realloc since the start: objects over 32 KiB */
+  uint64_t realloc_copied_bytes;      /* copied by realloc since the start: objects over 64 KiB */
   uint64_t realloc_copied_huge_bytes; /* of these, from objects over 1 MiB */
   uint64_t thread_heaps;              /* count, in use by a thread now */
   uint64_t shared_heaps;              /* count, for threads beyond the bound */

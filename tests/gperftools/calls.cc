@@ -252,7 +252,7 @@ void gather(void* argument, const base::MallocRange* range) {
 }
 
 void check_ranges() {
-  Blocks blocks(100, 50'000);
+  Blocks blocks(100, 100'000);
   Gathered g = {0, 0, 0, blocks[50], false};
   extension()->Ranges(&g, gather);
   CHECK(g.found);

@@ -93,7 +93,7 @@ fn estimate(objects: u64, bytes: u64) -> Estimate {
 
 /// The exact size of a small object; for a large one, the next power of two.
 fn size_class(bytes: u64) -> u64 {
-    match bytes <= 32 << 10 {
+    match bytes <= 64 << 10 {
         true => bytes,
         false => bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
     }

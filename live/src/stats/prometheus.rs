@@ -146,7 +146,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_large_objects",
-        help: "Live objects larger than 32 KiB.",
+        help: "Live objects larger than 64 KiB.",
         kind: Type::Gauge,
         samples: |snapshot| {
             vec![
@@ -222,7 +222,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_realloc_copied_bytes_total",
-        help: "Bytes that realloc copied, of objects larger than 32 KiB.",
+        help: "Bytes that realloc copied, of objects larger than 64 KiB.",
         kind: Type::Counter,
         samples: |snapshot| one(snapshot.heap.realloc_copied),
     },

@@ -35,7 +35,7 @@ structure! {
     kept_mappings,
     /// Given back to the system since the start.
     purged_total,
-    /// Copied by realloc since the start: objects over 32 KiB.
+    /// Copied by realloc since the start: objects over 64 KiB.
     realloc_copied_bytes,
     /// Of these, from objects over 1 MiB.
     realloc_copied_huge_bytes,
