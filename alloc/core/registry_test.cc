@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/sampler.h"
 #include "larder/larder_malloc.h"
 #include "os/options.h"
 #include "tests/clock.h"
@@ -208,6 +209,23 @@ TEST(Registry, AThreadsFirstFreesTakeNoHeap) {
     EXPECT_NE(thread_state.heap, nullptr);
   }).join();
   EXPECT_NE(remote_list(page_map.find(objects[0])), nullptr);
+}
+
+TEST(Registry, NorDoThoseOfSampledObjects) {
+  set_sample_mean(4096);
+  std::vector<void*> objects;
+  do objects.push_back(larder_malloc(3000));
+  while (page_map.find(objects.back())->kind != Kind::kSampled);
+  std::thread([p = objects.back()] {
+    larder_free(p);
+    EXPECT_EQ(thread_state.heap, nullptr);
+  }).join();
+  objects.pop_back();
+  for (void* p : objects) larder_free(p);
+  set_sample_mean(0);
+#ifdef LARDER_DEBUG
+  larder_check();
+#endif
 }
 
 // The list heads of a leaked heap, which its thread had, are no longer mapped.

@@ -226,7 +226,7 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
     point = sample_free(s, p);
-    if (point != nullptr && thread_heap() == nullptr) return shared_free_slot(point);
+    if (point != nullptr && heap_for_free() == nullptr) return shared_free_slot(point);
   }
   if (point != nullptr) {
     free_fast(point->slot);
