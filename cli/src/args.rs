@@ -193,12 +193,28 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     if lab::is_for(&words) {
         return Ok(Plan::Lab(words));
     }
-    let parsed = cli().try_get_matches_from(&words);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli.command.check(),
+    let parsed = parse_raw(&words).and_then(|command| {
+        let RawCommand::Record(plan) = &command else {
+            return Ok(command);
+        };
+        let Some(words) = plan.process_last(&words) else {
+            return Ok(command);
+        };
+        match parse_raw(&words)? {
+            RawCommand::Record(again) if again.process().is_some() => Ok(RawCommand::Record(again)),
+            _ => Ok(command),
+        }
+    });
+    match parsed {
+        Ok(command) => command.check(),
         Err(error) if error.use_stderr() => Err(UsageError::new(&error, &cli(), &words).into()),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
+}
+
+fn parse_raw(words: &[OsString]) -> std::result::Result<RawCommand, clap::Error> {
+    let matches = cli().try_get_matches_from(words)?;
+    Ok(Cli::from_arg_matches(&matches)?.command)
 }
 
 /// The definitions, without those of `larder-lab`.
@@ -284,6 +300,34 @@ mod tests {
             };
             assert_eq!(plan.command, ["ls", "--sort", "-l"]);
         }
+    }
+
+    #[test]
+    fn options_of_record_may_follow_a_process() {
+        let record = |words: &[&str]| match plan(words).unwrap() {
+            Plan::Record(plan) => plan,
+            other => panic!("{other:?}"),
+        };
+        for words in [
+            &["record", "-o", "x", "4711", "--seconds", "5"][..],
+            &["record", "4711", "-o", "x", "--seconds=5"],
+        ] {
+            let plan = record(words);
+            assert_eq!(plan.process(), Some(4711), "{words:?}");
+            assert_eq!(plan.output, Some("x".into()));
+            assert_eq!(plan.seconds, Some(5));
+        }
+        for words in [
+            &["record", "./4711", "-o", "x"][..],
+            &["record", "--", "4711", "-o", "x"],
+            &["record", "4711", "-o", "x", "ls"],
+            &["record", "ls", "4711", "-o"],
+        ] {
+            assert_eq!(record(words).process(), None, "{words:?}");
+            assert_eq!(record(words).output, None);
+        }
+        let unknown = plan(&["record", "4711", "--no-such"]).unwrap_err().message;
+        assert!(unknown.contains("'--no-such'"), "{unknown}");
     }
 
     #[test]

@@ -128,9 +128,19 @@ impl RecordPlan {
         let [word] = self.command.as_slice() else {
             return None;
         };
-        let digits = word.to_str()?;
-        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| digits.parse().ok()).flatten()
+        process_number(word)
+    }
+
+    /// All words of the command line, the process's number last, if options follow it.
+    pub fn process_last(&self, words: &[OsString]) -> Option<Vec<OsString>> {
+        let (before, command) = words.split_at(words.len() - self.command.len());
+        let (number, options) = command.split_first()?;
+        let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+        let may_follow = process_number(number).is_some() && options.first().is_some_and(is_option);
+        if !may_follow || before.last().is_some_and(|word| word == "--") {
+            return None;
+        }
+        Some([before, options, std::slice::from_ref(number)].concat())
     }
 
     /// What a process that runs already cannot be recorded with, or a command.
@@ -339,6 +349,12 @@ fn libraries(plan: &RecordPlan, path: &LibraryPath) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(libraries)
+}
+
+fn process_number(word: &OsStr) -> Option<u32> {
+    let digits = word.to_str()?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 fn default_output(command: &OsStr) -> PathBuf {
