@@ -19,14 +19,15 @@ pub(crate) mod shape;
 mod tests;
 
 pub use definitions::{
-    MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, SystemCallRecord,
+    Details, MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, SystemCallRecord,
     max_nodes_bytes,
 };
 pub use ordered::{Block, Ordered, OrderedCall};
 
 use crate::layout::Form;
-use crate::varint::{Input, unzigzag, zigzag};
+use crate::varint::{unzigzag, zigzag};
 use recent::Recent;
+use shape::{Field, Fields};
 
 /// No call record is longer.
 pub const MAX_CALL_BYTES: usize = 80;
@@ -66,6 +67,11 @@ const OLD_NONE: u64 = 0;
 const OLD_SAME: u64 = 1;
 const OLD_RECENT: u64 = 2;
 const OLD_DELTA: u64 = 3;
+
+/// Whether a record with this control byte is a call of the malloc family, or copies.
+pub(crate) fn is_call(control: u8) -> bool {
+    control >> CLASS_SHIFT != CLASS_SPECIAL
+}
 
 /// What a call does to the set of live blocks. 3 stands for records that are no calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,17 +270,17 @@ impl Predictor {
         (predicted, before)
     }
 
-    /// Updates the rest of the memory for a call.
+    /// Updates the rest of the memory for a call; `note` has its addresses.
     #[inline]
-    fn note(&mut self, call: &CallRecord) {
+    fn note(&mut self, call: &CallRecord, mut note: impl FnMut(&mut Recent, u64)) {
         self.previous_site = call.site;
         self.time = call.time;
         if call.address != 0 {
             self.address = call.address;
-            self.recent.note(call.address);
+            note(&mut self.recent, call.address);
         }
         if call.class == Class::Copy && call.old != 0 {
-            self.recent.note(call.old);
+            note(&mut self.recent, call.old);
         }
     }
 
@@ -341,7 +347,7 @@ impl Predictor {
             self.encode_old(&mut pen, &call);
         }
         let len = pen.len;
-        self.note(&call);
+        self.note(&call, Recent::note);
         len
     }
 
@@ -360,19 +366,21 @@ impl Predictor {
         }
     }
 
-    fn decode_recent(&self, input: &mut Input<'_>) -> Option<u64> {
+    fn decode_recent(&self, fields: &mut impl Fields, field: Field) -> Option<u64> {
         Some(self.recent.get(match self.recent.form() {
-            Form::V2 => u64::from(input.byte()?),
-            Form::V3 | Form::Ordered => input.varint()?,
+            Form::V2 => u64::from(fields.byte(field)?),
+            Form::V3 | Form::Ordered => fields.varint(field)?,
         }))
     }
 
-    fn decode_call<T: Tables + ?Sized>(
+    /// The next record, which is a call, or `None` if it is malformed or truncated.
+    #[inline(always)]
+    pub(crate) fn decode_call<F: Fields, T: Tables + ?Sized>(
         &mut self,
-        control: u8,
-        input: &mut Input<'_>,
+        fields: &mut F,
         tables: &mut T,
     ) -> Option<CallRecord> {
+        let control = fields.byte(Field::Control)?;
         let class = match control >> CLASS_SHIFT {
             0 => Class::Alloc,
             1 => Class::Free,
@@ -380,12 +388,12 @@ impl Predictor {
             4 => Class::Copy,
             _ => return None,
         };
-        let time = self.time.checked_add(input.varint()?)?;
+        let time = self.time.checked_add(fields.varint(Field::Time)?)?;
         let mut previous = self.memory(tables, self.previous_site);
         let site = if control & SITE_PREDICTED != 0 {
             previous.as_ref().map_or(NO_SITE, |memory| memory.next)
         } else {
-            input.varint_u32()?
+            fields.varint_u32(Field::Site)?
         };
         if let Some(previous) = &mut previous {
             previous.next = site;
@@ -395,16 +403,16 @@ impl Predictor {
         let size = if control & SIZE_SAME != 0 {
             memory.size
         } else {
-            input.varint()?
+            fields.varint(Field::Size)?
         };
         let address = match control & ADDRESS_MASK {
-            ADDRESS_DELTA => unpack_difference(input.varint()?, self.address),
-            ADDRESS_RECENT => self.decode_recent(input)?,
+            ADDRESS_DELTA => unpack_difference(fields.varint(Field::Address)?, self.address),
+            ADDRESS_RECENT => self.decode_recent(fields, Field::Recent)?,
             ADDRESS_SITE => memory.address,
-            _ => unpack_difference(input.varint()?, memory.address),
+            _ => unpack_difference(fields.varint(Field::SiteAddress)?, memory.address),
         } & ADDRESS_BITS;
         let extra = if control & EXTRA != 0 {
-            input.varint()?
+            fields.varint(Field::Rest)?
         } else {
             0
         };
@@ -419,19 +427,19 @@ impl Predictor {
             old: 0,
         };
         if class == Class::Realloc {
-            call.begin = time.checked_sub(input.varint()?)?;
+            call.begin = time.checked_sub(fields.varint(Field::Rest)?)?;
         }
         if matches!(class, Class::Realloc | Class::Copy) {
-            call.old = match input.varint()? {
+            call.old = match fields.varint(Field::Rest)? {
                 OLD_NONE => 0,
                 OLD_SAME => address,
-                OLD_RECENT => self.decode_recent(input)?,
-                OLD_DELTA => unpack_difference(input.varint()?, address) & ADDRESS_BITS,
+                OLD_RECENT => self.decode_recent(fields, Field::Rest)?,
+                OLD_DELTA => unpack_difference(fields.varint(Field::Rest)?, address) & ADDRESS_BITS,
                 _ => return None,
             };
         }
         (memory.size, memory.address) = (call.size, call.address);
-        self.note(&call);
+        self.note(&call, |recent, address| _ = recent.note_to_get(address));
         Some(call)
     }
 }

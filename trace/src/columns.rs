@@ -4,9 +4,9 @@
 //! Invariants: join(split(records)) = records. None panics, and `split` does not allocate; bytes written ≤ bytes
 //! of the records + `HEADER_BYTES`.
 
-use std::slice;
+use std::{slice, vec};
 
-use crate::codec::shape::{self, Field, Move};
+use crate::codec::shape::{self, Field, Fields};
 use crate::layout::Form;
 
 pub const COLUMNS: usize = Field::Definition as usize + 1;
@@ -19,27 +19,18 @@ pub fn split(records: &[u8], work: &mut [u8], out: &mut [u8]) -> Option<usize> {
     split_to::<COLUMNS>(records, Form::V3, work, out)
 }
 
-/// Joins the columns to records, which it appends to `out`. `None` if the columns are malformed.
-pub fn join(columns: &[u8], form: Form, out: &mut Vec<u8>) -> Option<()> {
-    join_of::<COLUMNS>(columns, form, out)
-}
-
 /// Traces without times have twice as many columns: the further bytes of numbers are apart from the first ones.
 /// They compress better.
 pub mod apart {
     use super::*;
 
-    const COLUMNS: usize = 2 * super::COLUMNS;
+    pub const COLUMNS: usize = 2 * super::COLUMNS;
     pub const HEADER_BYTES: usize = 4 * COLUMNS;
 
     pub fn split(records: &[u8]) -> Option<Vec<u8>> {
         let mut work = vec![0; COLUMNS * records.len()];
         let mut out = vec![0; records.len() + HEADER_BYTES];
         split_to::<COLUMNS>(records, Form::Ordered, &mut work, &mut out).map(|_| out)
-    }
-
-    pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        join_of::<COLUMNS>(columns, Form::Ordered, out)
     }
 }
 
@@ -91,7 +82,7 @@ impl<const COUNT: usize> Split<'_, COUNT> {
     }
 }
 
-impl<const COUNT: usize> Move for Split<'_, COUNT> {
+impl<const COUNT: usize> Fields for Split<'_, COUNT> {
     #[inline(always)]
     fn byte(&mut self, field: Field) -> Option<u8> {
         self.next(field as usize)
@@ -109,54 +100,74 @@ const fn further<const COUNT: usize>(field: Field) -> usize {
     field as usize + COUNT - COLUMNS
 }
 
-#[inline(always)]
-fn join_of<const COUNT: usize>(columns: &[u8], form: Form, out: &mut Vec<u8>) -> Option<()> {
-    let (header, mut rest) = columns.split_at_checked(4 * COUNT)?;
-    let start = out.len();
-    out.resize(start + rest.len(), 0);
-    let mut join = Join::<COUNT> {
-        columns: std::array::from_fn(|_| [].iter()),
-        out: out[start..].iter_mut(),
-    };
-    for (column, length) in join.columns.iter_mut().zip(header.chunks_exact(4)) {
-        let length = u32::from_le_bytes(length.try_into().ok()?);
-        let (bytes, behind) = rest.split_at_checked(length as usize)?;
-        (*column, rest) = (bytes.iter(), behind);
-    }
-    while !join.columns[Field::Control as usize].as_slice().is_empty() {
-        shape::record(&mut join, form)?;
-    }
-    let done = rest.is_empty()
-        && join
-            .columns
-            .iter()
-            .all(|column| column.as_slice().is_empty());
-    done.then_some(())
+/// The records of a chunk that were not taken yet.
+pub trait Records: Fields {
+    /// The next record's control byte. `None`: there is no further record.
+    fn control(&self) -> Option<u8>;
+    fn bytes_left(&self) -> usize;
 }
 
-struct Join<'a, const COUNT: usize> {
-    columns: [slice::Iter<'a, u8>; COUNT],
-    out: slice::IterMut<'a, u8>,
-}
+/// Records one behind the other.
+pub struct Rows(vec::IntoIter<u8>);
 
-impl<const COUNT: usize> Join<'_, COUNT> {
-    #[inline(always)]
-    fn next(&mut self, column: usize) -> Option<u8> {
-        let value = *self.columns[column].next()?;
-        *self.out.next()? = value;
-        Some(value)
+impl Rows {
+    pub fn of(records: Vec<u8>) -> Self {
+        Self(records.into_iter())
     }
 }
 
-impl<const COUNT: usize> Move for Join<'_, COUNT> {
+impl Records for Rows {
+    fn control(&self) -> Option<u8> {
+        self.0.as_slice().first().copied()
+    }
+
+    fn bytes_left(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Fields for Rows {
+    fn byte(&mut self, _field: Field) -> Option<u8> {
+        self.0.next()
+    }
+}
+
+/// The records of a chunk in `COUNT` columns.
+pub struct Columns<const COUNT: usize>([vec::IntoIter<u8>; COUNT]);
+
+impl<const COUNT: usize> Columns<COUNT> {
+    /// `None` if the lengths are not those of the columns behind them.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let (header, mut rest) = bytes.split_at_checked(4 * COUNT)?;
+        let mut columns = [const { Vec::new() }; COUNT];
+        for (column, length) in columns.iter_mut().zip(header.chunks_exact(4)) {
+            let length = u32::from_le_bytes(length.try_into().ok()?);
+            let (bytes, behind) = rest.split_at_checked(length as usize)?;
+            (*column, rest) = (bytes.to_vec(), behind);
+        }
+        rest.is_empty().then(|| Self(columns.map(Vec::into_iter)))
+    }
+}
+
+impl<const COUNT: usize> Records for Columns<COUNT> {
+    fn control(&self) -> Option<u8> {
+        self.0[Field::Control as usize].as_slice().first().copied()
+    }
+
+    fn bytes_left(&self) -> usize {
+        self.0.iter().map(ExactSizeIterator::len).sum()
+    }
+}
+
+impl<const COUNT: usize> Fields for Columns<COUNT> {
     #[inline(always)]
     fn byte(&mut self, field: Field) -> Option<u8> {
-        self.next(field as usize)
+        self.0[field as usize].next()
     }
 
     #[inline(always)]
     fn further(&mut self, field: Field) -> Option<u8> {
-        self.next(further::<COUNT>(field))
+        self.0[further::<COUNT>(field)].next()
     }
 }
 
@@ -173,6 +184,30 @@ mod tests {
         Some(out)
     }
 
+    /// Notes the bytes that are taken.
+    struct Noted<'a, R>(R, &'a mut Vec<u8>);
+
+    impl<R: Fields> Fields for Noted<'_, R> {
+        fn byte(&mut self, field: Field) -> Option<u8> {
+            self.0.byte(field).inspect(|byte| self.1.push(*byte))
+        }
+
+        fn further(&mut self, field: Field) -> Option<u8> {
+            self.0.further(field).inspect(|byte| self.1.push(*byte))
+        }
+    }
+
+    /// Joins the columns to records, which it appends to `out`. `None` if the columns are malformed.
+    fn join<const COUNT: usize>(columns: &[u8], form: Form, out: &mut Vec<u8>) -> Option<()> {
+        let mut noted = Noted(Columns::<COUNT>::of(columns)?, out);
+        while noted.0.control().is_some() {
+            shape::record(&mut noted, form)?;
+        }
+        (noted.0.bytes_left() == 0).then_some(())
+    }
+
+    const APART: usize = apart::COLUMNS;
+
     proptest! {
         /// Random bytes are mostly valid records: cuts them off where they are not.
         #[test]
@@ -184,7 +219,7 @@ mod tests {
                 }
             };
             let mut back = vec![7];
-            prop_assert_eq!(join(&columns, Form::V3, &mut back), Some(()));
+            prop_assert_eq!(join::<COLUMNS>(&columns, Form::V3, &mut back), Some(()));
             prop_assert_eq!(&back[1..], &records[..]);
             let columns = loop {
                 match apart::split(&records) {
@@ -193,17 +228,17 @@ mod tests {
                 }
             };
             back.clear();
-            prop_assert_eq!(apart::join(&columns, &mut back), Some(()));
+            prop_assert_eq!(join::<APART>(&columns, Form::Ordered, &mut back), Some(()));
             prop_assert_eq!(&back, &records);
         }
 
         #[test]
         fn damaged_columns_write_no_more_than_they_hold(columns in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut out = Vec::new();
-            let _ = join(&columns, Form::V3, &mut out);
+            let _ = join::<COLUMNS>(&columns, Form::V3, &mut out);
             prop_assert!(out.len() <= columns.len());
             out.clear();
-            let _ = apart::join(&columns, &mut out);
+            let _ = join::<APART>(&columns, Form::Ordered, &mut out);
             prop_assert!(out.len() <= columns.len());
         }
     }
@@ -214,17 +249,17 @@ mod tests {
         let records = [0, 1, 2, 3, 4, 0b0010_1110, 5];
         let good = taken_apart(&records).unwrap();
         let mut out = Vec::new();
-        assert_eq!(join(&good, Form::V3, &mut out), Some(()));
+        assert_eq!(join::<COLUMNS>(&good, Form::V3, &mut out), Some(()));
         assert_eq!(out, records);
         for length in 0..good.len() {
             assert_eq!(
-                join(&good[..length], Form::V3, &mut Vec::new()),
+                join::<COLUMNS>(&good[..length], Form::V3, &mut Vec::new()),
                 None,
                 "{length}"
             );
         }
         let longer = [good.as_slice(), &[0]].concat();
-        assert_eq!(join(&longer, Form::V3, &mut Vec::new()), None);
+        assert_eq!(join::<COLUMNS>(&longer, Form::V3, &mut Vec::new()), None);
     }
 
     #[test]

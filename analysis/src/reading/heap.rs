@@ -99,20 +99,25 @@ impl<T: Copy> Heap<T> {
         &mut self.counters
     }
 
-    /// Adds a block. If one is live at the same address, its free was not recorded: it ends now, and is
-    /// returned.
+    /// Adds a block, with the note that `note` has for it. If one is live at the same address, its free was not
+    /// recorded: it ends now, and `note` gets it.
     pub fn allocate(
         &mut self,
         kind: Kind,
         call: AllocCall,
         address: u64,
-        block: Block<T>,
-    ) -> Option<Block<T>> {
-        let replaced = self.blocks.insert(address, block);
-        if let Some(old) = replaced {
-            self.release(old);
+        (size, origin): (u64, OriginId),
+        note: impl FnOnce(Option<&Block<T>>) -> T,
+    ) {
+        let block = |note| Block { size, origin, note };
+        match self.blocks.entry(address) {
+            Entry::Vacant(place) => _ = place.insert(block(note(None))),
+            Entry::Occupied(mut place) => {
+                let old = *place.get();
+                place.insert(block(note(Some(&old))));
+                self.release(old);
+            }
         }
-        let (size, origin) = (block.size, block.origin);
         self.now += 1;
         self.counters.count_allocations(kind, call, 1);
         let total = self.counters.total_bytes.saturating_add(size);
@@ -133,7 +138,6 @@ impl<T: Copy> Heap<T> {
             self.counters.peak_bytes = self.counters.live_bytes;
             self.peak_at = self.now;
         }
-        replaced
     }
 
     /// Ends the block at an address, if one is known there.
@@ -222,12 +226,8 @@ mod tests {
     use super::*;
 
     fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
-        let block = Block {
-            size,
-            origin,
-            note: (),
-        };
-        heap.allocate(Kind::Malloc, AllocCall::Malloc, address, block);
+        let call = AllocCall::Malloc;
+        heap.allocate(Kind::Malloc, call, address, (size, origin), |_| ());
     }
 
     #[test]

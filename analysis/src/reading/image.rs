@@ -161,11 +161,13 @@ impl Analysis {
             lost_in_streams: 0,
         };
         let (mut count, mut last_time) = (0, 0);
-        while let Some(event) = events.next() {
-            count += u64::from(is_call(&event.action));
-            last_time = event.time;
-            image.event(&event, events);
-            progress();
+        while events.next_run() {
+            for event in events.run() {
+                count += u64::from(is_call(&event.action));
+                last_time = event.time;
+                image.event(event, events);
+                progress();
+            }
         }
         let lost_definitions = trace
             .counters()
@@ -403,18 +405,18 @@ impl<O: Observer> Image<'_, O> {
     }
 
     fn make(&mut self, at: Moment<'_>, made: Made<'_, O::Note>) {
-        self.replace(at, made.address);
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
         let made = Made { size, ..made };
-        let note = self.observer.made(at, &made);
-        let block = Block {
-            size,
-            origin: made.origin,
-            note,
+        let (observer, of) = (&mut *self.observer, (size, made.origin));
+        let note = |replaced: Option<&Block<O::Note>>| {
+            if let Some(block) = replaced {
+                observer.ended(at, made.address, block, End::Replaced);
+            }
+            observer.made(at, &made)
         };
         self.heap
-            .allocate(source.kind, source.call, made.address, block);
+            .allocate(source.kind, source.call, made.address, of, note);
     }
 
     fn free(&mut self, events: &Events<'_>, at: Moment<'_>, call: FreeCall, address: u64) {

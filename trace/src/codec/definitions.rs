@@ -4,12 +4,13 @@
 //! A chain of frames under a node is written link by link. A frame's last callee is likely to be called from
 //! it again, so most links take a byte.
 
+use super::shape::{Field, Fields};
 use super::{
-    ADDRESS_BITS, CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE,
-    Ordered, Predictor, Tables, pack_difference, unpack_difference,
+    ADDRESS_BITS, CLASS_SHIFT, CLASS_SPECIAL, Callees, FIRST_NODE, Link, NO_SITE, Predictor,
+    Tables, pack_difference, unpack_difference,
 };
 use crate::fingerprint::Fingerprint;
-use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
+use crate::varint::{MAX_BYTES, Out, unzigzag, zigzag};
 
 // The control byte has class 3 in bits 5 and 6, and one of these in bits 0 to 4.
 pub(super) const NODES: u8 = 0;
@@ -39,52 +40,29 @@ const LINK_BEFORE: u64 = 1;
 pub(super) const LINK_NEW: u64 = 2;
 const LINK_FRAME: u64 = 2;
 
-/// A record of a chunk.
+/// A record that is no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    Call(CallRecord),
     /// A chain of frames under `parent`, outermost first; each becomes a node. `decode` stores the links in its
     /// argument.
-    Nodes {
-        parent: u32,
-    },
+    Nodes { parent: u32 },
     /// The next site: this call from this stack.
-    Site {
-        node: u32,
-        call: u8,
-    },
+    Site { node: u32, call: u8 },
     /// The following records are this thread's.
-    Thread {
-        tid: u32,
-        time: u64,
-    },
+    Thread { tid: u32, time: u64 },
     /// The thread is about to end; late destructors may still call.
-    ThreadEnd {
-        time: u64,
-    },
+    ThreadEnd { time: u64 },
     /// The following addresses belong to this generation of the module map. With `reset`, frames, nodes and
     /// sites are numbered anew.
-    Generation {
-        generation: u32,
-        reset: bool,
-    },
-    /// The name of a number, up to the chunk's end; its place in the bytes.
-    MarkName {
-        number: u32,
-        start: usize,
-        bytes: usize,
-    },
+    Generation { generation: u32, reset: bool },
+    /// The name of a number, up to the chunk's end. `decode` stores the name in its argument.
+    MarkName { number: u32 },
     /// The program's mark.
-    Mark {
-        number: u32,
-        time: u64,
-    },
+    Mark { number: u32, time: u64 },
     /// The site's call has returned; its result, or the negated error number.
     SystemCall(SystemCallRecord),
     /// The site defined last is counted under this number.
-    Counter {
-        number: u32,
-    },
+    Counter { number: u32 },
     /// The contents of the block at an address.
     Contents {
         time: u64,
@@ -92,15 +70,23 @@ pub enum Record {
         fingerprint: Fingerprint,
     },
     /// The thread was at this stack, which stands for so many nanoseconds of its processor time.
-    Sample {
-        time: u64,
-        node: u32,
-        cpu_ns: u64,
-    },
+    Sample { time: u64, node: u32, cpu_ns: u64 },
     /// The following records are this thread's, which has begun before.
-    Switch {
-        tid: u32,
-    },
+    Switch { tid: u32 },
+}
+
+/// What a record has that is of no fixed length.
+#[derive(Debug, Default)]
+pub struct Details {
+    pub links: Vec<Link>,
+    pub name: Vec<u8>,
+}
+
+impl Details {
+    fn clear(&mut self) {
+        self.links.clear();
+        self.name.clear();
+    }
 }
 
 /// A system call that has returned.
@@ -217,21 +203,23 @@ impl Predictor {
         sink.finish()
     }
 
-    fn decode_nodes<T: Tables + ?Sized>(
+    fn decode_nodes<F: Fields, T: Tables + ?Sized>(
         &mut self,
-        input: &mut Input<'_>,
+        fields: &mut F,
         tables: &mut T,
         links: &mut Vec<Link>,
     ) -> Option<u32> {
-        let parent = tables.next_node().checked_sub(input.varint_u32()?)?;
-        let count = input.varint()?;
+        let parent = tables
+            .next_node()
+            .checked_sub(fields.varint_u32(Field::Definition)?)?;
+        let count = fields.varint(Field::Definition)?;
         let mut above = self.frame_above(tables, parent);
         let mut next_frame = tables.next_frame();
         for _ in 0..count {
             let callees = self.callees(tables, above);
-            let frame = match input.varint()? {
+            let frame = match fields.varint(Field::Definition)? {
                 LINK_NEW => {
-                    let difference = unzigzag(input.varint()?) as u64;
+                    let difference = unzigzag(fields.varint(Field::Definition)?) as u64;
                     self.frame_address = self.frame_address.wrapping_add(difference);
                     links.push(Link::New(self.frame_address));
                     let frame = next_frame;
@@ -393,117 +381,90 @@ impl Predictor {
         self.first_node = FIRST_NODE;
     }
 
-    /// The next record, or `None` if it is malformed or truncated. Stores the links of a chain of frames in
-    /// `links`, which it clears first.
-    pub fn decode<T: Tables + ?Sized>(
+    /// The next record, which is no call, or `None` if it is malformed or truncated. Stores a part of it in
+    /// `details`, which it clears first.
+    pub(crate) fn decode<F: Fields, T: Tables + ?Sized>(
         &mut self,
-        bytes: &[u8],
-        pos: &mut usize,
+        fields: &mut F,
         tables: &mut T,
-        links: &mut Vec<Link>,
+        details: &mut Details,
     ) -> Option<Record> {
-        self.decode_with(None, bytes, pos, tables, links)
-    }
-
-    /// The same; of a trace without times, `ordered` is the rest of the state.
-    pub fn decode_with<T: Tables + ?Sized>(
-        &mut self,
-        ordered: Option<&mut Ordered>,
-        bytes: &[u8],
-        pos: &mut usize,
-        tables: &mut T,
-        links: &mut Vec<Link>,
-    ) -> Option<Record> {
-        links.clear();
-        let mut input = Input::at(bytes, *pos);
-        let control = input.byte()?;
-        let record = if control >> CLASS_SHIFT == CLASS_SPECIAL {
-            self.decode_definition(control & 0x1f, &mut input, tables, links)?
-        } else {
-            Record::Call(match ordered {
-                Some(ordered) => ordered.decode(self, control, &mut input, tables)?,
-                None => self.decode_call(control, &mut input, tables)?,
-            })
-        };
-        *pos = input.pos();
-        Some(record)
-    }
-
-    fn decode_definition<T: Tables + ?Sized>(
-        &mut self,
-        kind: u8,
-        input: &mut Input<'_>,
-        tables: &mut T,
-        links: &mut Vec<Link>,
-    ) -> Option<Record> {
+        details.clear();
+        let control = fields.byte(Field::Control)?;
+        let kind = (control >> CLASS_SHIFT == CLASS_SPECIAL).then_some(control & 0x1f)?;
         Some(match kind {
             NODES => Record::Nodes {
-                parent: self.decode_nodes(input, tables, links)?,
+                parent: self.decode_nodes(fields, tables, &mut details.links)?,
             },
             SITE => {
-                let node = tables.next_node().checked_sub(input.varint_u32()?)?;
+                let node = tables
+                    .next_node()
+                    .checked_sub(fields.varint_u32(Field::Definition)?)?;
                 Record::Site {
                     node,
-                    call: input.byte()?,
+                    call: fields.byte(Field::Definition)?,
                 }
             }
             THREAD => {
-                let tid = input.varint_u32()?;
+                let tid = fields.varint_u32(Field::Definition)?;
                 Record::Thread {
                     tid,
-                    time: self.later(input.varint()?)?,
+                    time: self.later(fields.varint(Field::Definition)?)?,
                 }
             }
             THREAD_END => Record::ThreadEnd {
-                time: self.later(input.varint()?)?,
+                time: self.later(fields.varint(Field::Definition)?)?,
             },
             GENERATION => {
-                let generation = input.varint_u32()?;
-                let reset = input.byte()? != 0;
+                let generation = fields.varint_u32(Field::Definition)?;
+                let reset = fields.byte(Field::Definition)? != 0;
                 if reset {
                     self.forget_numbers();
                 }
                 Record::Generation { generation, reset }
             }
-            MARK_NAME => decode_mark_name(input)?,
+            MARK_NAME => decode_mark_name(fields, &mut details.name)?,
             MARK => {
-                let time = self.later(input.varint()?)?;
-                let number = input.varint_u32()?;
+                let time = self.later(fields.varint(Field::Definition)?)?;
+                let number = fields.varint_u32(Field::Definition)?;
                 Record::Mark { number, time }
             }
-            SYSTEM_CALL_2_2 => Record::SystemCall(self.decode_system_call_2_2(input)?),
+            SYSTEM_CALL_2_2 => Record::SystemCall(self.decode_system_call_2_2(fields)?),
             SYSTEM_CALL => {
-                let call = self.decode_system_call_2_2(input)?;
+                let call = self.decode_system_call_2_2(fields)?;
                 Record::SystemCall(SystemCallRecord {
-                    ticks: input.varint()?,
-                    limit: input.varint()?,
-                    descriptor: i32::try_from(unzigzag(input.varint()?)).ok()?,
-                    buffer: unpack_difference(input.varint()?, self.address) & ADDRESS_BITS,
+                    ticks: fields.varint(Field::Definition)?,
+                    limit: fields.varint(Field::Definition)?,
+                    descriptor: i32::try_from(unzigzag(fields.varint(Field::Definition)?)).ok()?,
+                    buffer: unpack_difference(fields.varint(Field::Definition)?, self.address)
+                        & ADDRESS_BITS,
                     ..call
                 })
             }
             COUNTER => Record::Counter {
-                number: input.varint_u32()?,
+                number: fields.varint_u32(Field::Definition)?,
             },
-            CONTENTS => self.decode_contents(input)?,
+            CONTENTS => self.decode_contents(fields)?,
             SAMPLE => Record::Sample {
-                time: self.later(input.varint()?)?,
-                node: tables.next_node().checked_sub(input.varint_u32()?)?,
-                cpu_ns: input.varint()?,
+                time: self.later(fields.varint(Field::Definition)?)?,
+                node: tables
+                    .next_node()
+                    .checked_sub(fields.varint_u32(Field::Definition)?)?,
+                cpu_ns: fields.varint(Field::Definition)?,
             },
             SWITCH => Record::Switch {
-                tid: input.varint_u32()?,
+                tid: fields.varint_u32(Field::Definition)?,
             },
             _ => return None,
         })
     }
 
     /// The fields that the record has in all versions.
-    fn decode_system_call_2_2(&mut self, input: &mut Input<'_>) -> Option<SystemCallRecord> {
-        let time = self.later(input.varint()?)?;
+    fn decode_system_call_2_2(&mut self, fields: &mut impl Fields) -> Option<SystemCallRecord> {
+        let time = self.later(fields.varint(Field::Definition)?)?;
         Some(SystemCallRecord {
-            site: input.varint_u32()?,
-            result: unzigzag(input.varint()?),
+            site: fields.varint_u32(Field::Definition)?,
+            result: unzigzag(fields.varint(Field::Definition)?),
             time,
             ticks: 0,
             limit: 0,
@@ -512,13 +473,14 @@ impl Predictor {
         })
     }
 
-    fn decode_contents(&mut self, input: &mut Input<'_>) -> Option<Record> {
-        let time = self.later(input.varint()?)?;
-        let address = unpack_difference(input.varint()?, self.address) & ADDRESS_BITS;
-        let flags = input.byte()?;
+    fn decode_contents(&mut self, fields: &mut impl Fields) -> Option<Record> {
+        let time = self.later(fields.varint(Field::Definition)?)?;
+        let address =
+            unpack_difference(fields.varint(Field::Definition)?, self.address) & ADDRESS_BITS;
+        let flags = fields.byte(Field::Definition)?;
         let mut hash = [0; FINGERPRINT_BYTES - 1];
         for byte in &mut hash {
-            *byte = input.byte()?;
+            *byte = fields.byte(Field::Definition)?;
         }
         Some(Record::Contents {
             time,
@@ -536,12 +498,14 @@ impl Predictor {
     }
 }
 
-fn decode_mark_name(input: &mut Input<'_>) -> Option<Record> {
-    let number = input.varint_u32()?;
-    let bytes = input.blob()?.len();
-    (bytes <= MAX_MARK_NAME).then(|| Record::MarkName {
-        number,
-        start: input.pos() - bytes,
-        bytes,
-    })
+fn decode_mark_name(fields: &mut impl Fields, name: &mut Vec<u8>) -> Option<Record> {
+    let number = fields.varint_u32(Field::Definition)?;
+    let bytes = fields.varint(Field::Definition)?;
+    if bytes > MAX_MARK_NAME as u64 {
+        return None;
+    }
+    for _ in 0..bytes {
+        name.push(fields.byte(Field::Definition)?);
+    }
+    Some(Record::MarkName { number })
 }

@@ -8,11 +8,12 @@
 //! block's address is made up: distinct from that of every other block of the trace.
 
 use super::live::Live;
+use super::shape::{Field, Fields};
 use super::{
     ADDRESS_MASK, CLASS_SHIFT, CallRecord, Class, EXTRA, NO_SITE, Predictor, SITE_PREDICTED,
     SIZE_SAME, Tables,
 };
-use crate::varint::{Input, Out};
+use crate::varint::Out;
 
 // How the control byte names the block that ends, or, of an allocation, the one that is made.
 /// The thread's newest live one; of an allocation a new one.
@@ -148,11 +149,14 @@ impl Ordered {
         }
     }
 
-    fn take_number(&self, input: &mut Input<'_>) -> Option<Block> {
-        let (list, age) = match input.varint()? {
+    fn take_number(&self, fields: &mut impl Fields, field: Field) -> Option<Block> {
+        let (list, age) = match fields.varint(field)? {
             NAMED_NONE => return Some(Block::None),
             NAMED_UNKNOWN => return Some(Block::Unknown),
-            NAMED_OTHER => (usize::try_from(input.varint()?).ok()?, input.varint()?),
+            NAMED_OTHER => (
+                usize::try_from(fields.varint(field)?).ok()?,
+                fields.varint(field)?,
+            ),
             number => (self.thread, number - NAMED_BLOCK),
         };
         let younger = self.threads.get(list)?.live.count().checked_sub(age)?;
@@ -238,13 +242,14 @@ impl Ordered {
         Some((out.finish()?, made))
     }
 
-    pub fn decode<T: Tables + ?Sized>(
+    /// The next record, which is a call, or `None` if it is malformed or truncated.
+    pub(crate) fn decode<F: Fields, T: Tables + ?Sized>(
         &mut self,
         predictor: &mut Predictor,
-        control: u8,
-        input: &mut Input<'_>,
+        fields: &mut F,
         tables: &mut T,
     ) -> Option<CallRecord> {
+        let control = fields.byte(Field::Control)?;
         let class = match control >> CLASS_SHIFT {
             0 => Class::Alloc,
             1 => Class::Free,
@@ -253,7 +258,7 @@ impl Ordered {
         };
         let mut previous = predictor.memory(tables, predictor.previous_site);
         let site = match control & SITE_PREDICTED {
-            0 => input.varint_u32()?,
+            0 => fields.varint_u32(Field::Site)?,
             _ => previous.as_ref().map_or(NO_SITE, |memory| memory.next),
         };
         if let Some(previous) = &mut previous {
@@ -261,7 +266,7 @@ impl Ordered {
         }
         let mut memory = predictor.memory(tables, site);
         let size = match control & SIZE_SAME {
-            0 => input.varint()?,
+            0 => fields.varint(Field::Size)?,
             _ => memory.as_ref().map_or(0, |memory| memory.size),
         };
         if let Some(memory) = &mut memory {
@@ -269,7 +274,7 @@ impl Ordered {
         }
         let name = control & ADDRESS_MASK;
         let block = match (name, class) {
-            (NAMED, _) => self.take_number(input)?,
+            (NAMED, _) => self.take_number(fields, Field::Recent)?,
             (NEWEST, Class::Alloc) => Block::New,
             (_, Class::Alloc) => return None,
             _ => Block::Known(self.neighbour(name)?),
@@ -281,7 +286,7 @@ impl Ordered {
             extra: if control & EXTRA == 0 {
                 0
             } else {
-                input.varint()?
+                fields.varint(Field::Rest)?
             },
             old: block,
             made: Block::None,
@@ -289,7 +294,7 @@ impl Ordered {
         match class {
             Class::Alloc => (call.old, call.made) = (Block::None, block),
             Class::Realloc => {
-                let number = input.varint()?;
+                let number = fields.varint(Field::Rest)?;
                 call.made = match number {
                     MADE_NEW => Block::New,
                     MADE_SAME => call.old,
@@ -300,7 +305,7 @@ impl Ordered {
                 };
                 self.end(&call);
                 if number == MADE_BLOCK {
-                    call.made = self.take_number(input)?;
+                    call.made = self.take_number(fields, Field::Rest)?;
                 }
             }
             _ => self.end(&call),

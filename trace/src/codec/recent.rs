@@ -68,14 +68,21 @@ impl Recent {
         self.addresses[at as usize % ADDRESSES]
     }
 
+    /// Notes an address for `get`; returns where.
     #[inline]
-    pub fn note(&mut self, address: u64) {
+    pub fn note_to_get(&mut self, address: u64) -> usize {
         let at = match self.form {
             Form::V3 | Form::Ordered => self.noted as usize % ADDRESSES,
             Form::V2 => hash(address, OLD_PLACES_BITS),
         };
         self.addresses[at] = address;
-        self.places[place(address)] = at as u16;
         self.noted = self.noted.wrapping_add(1);
+        at
+    }
+
+    /// The same, also for `age`.
+    #[inline]
+    pub fn note(&mut self, address: u64) {
+        self.places[place(address)] = self.note_to_get(address) as u16;
     }
 }

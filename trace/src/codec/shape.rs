@@ -1,5 +1,4 @@
-//! The fields of a record in order, without their meaning: enough to move records from one arrangement of
-//! their fields to another.
+//! The fields of a record in order, without their meaning: enough to split records into columns.
 
 use super::definitions::{
     CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, LINK_NEW, MARK, MARK_NAME, NODES, SAMPLE,
@@ -28,8 +27,8 @@ pub enum Field {
     Definition,
 }
 
-/// Moves a record's bytes, one by one.
-pub trait Move {
+/// Takes the bytes of records, one by one. Each field has the next ones of its kind.
+pub trait Fields {
     fn byte(&mut self, field: Field) -> Option<u8>;
 
     /// A byte that is not a number's first.
@@ -38,23 +37,32 @@ pub trait Move {
         self.byte(field)
     }
 
-    /// A varint's value; bits that do not fit are dropped.
+    /// Like `Input::varint`.
     #[inline(always)]
     fn varint(&mut self, field: Field) -> Option<u64> {
         let mut byte = self.byte(field)?;
         let (mut value, mut shift) = (u64::from(byte & 0x7f), 7);
         while byte & 0x80 != 0 {
             byte = self.further(field)?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            // The tenth byte has the last bit.
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            value |= u64::from(byte & 0x7f) << shift;
             shift += 7;
         }
         Some(value)
     }
+
+    #[inline(always)]
+    fn varint_u32(&mut self, field: Field) -> Option<u32> {
+        u32::try_from(self.varint(field)?).ok()
+    }
 }
 
-/// Moves one record; `None` if it is invalid or truncated.
+/// Takes one record; `None` if it is invalid or truncated.
 #[inline(always)]
-pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
+pub fn record(fields: &mut impl Fields, form: Form) -> Option<()> {
     let control = fields.byte(Field::Control)?;
     let class = control >> CLASS_SHIFT;
     if class == CLASS_SPECIAL {
@@ -107,7 +115,7 @@ pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
 }
 
 #[inline(always)]
-fn recent(fields: &mut impl Move, field: Field, form: Form) -> Option<()> {
+fn recent(fields: &mut impl Fields, field: Field, form: Form) -> Option<()> {
     match form {
         Form::V2 => _ = fields.byte(field)?,
         Form::V3 | Form::Ordered => _ = fields.varint(field)?,
@@ -117,7 +125,7 @@ fn recent(fields: &mut impl Move, field: Field, form: Form) -> Option<()> {
 
 /// Of a block, in a trace without times.
 #[inline(always)]
-fn number(fields: &mut impl Move, field: Field) -> Option<()> {
+fn number(fields: &mut impl Fields, field: Field) -> Option<()> {
     if fields.varint(field)? == NAMED_OTHER {
         fields.varint(field)?;
         fields.varint(field)?;
@@ -125,7 +133,7 @@ fn number(fields: &mut impl Move, field: Field) -> Option<()> {
     Some(())
 }
 
-fn definition(kind: u8, fields: &mut impl Move) -> Option<()> {
+fn definition(kind: u8, fields: &mut impl Fields) -> Option<()> {
     let mut varint = || fields.varint(Field::Definition);
     match kind {
         NODES => {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::columns;
+use crate::columns::{self, Columns, Records, Rows};
 use crate::fingerprint::Fingerprint;
 
 /// Tables with a fixed number of sites and frames.
@@ -119,13 +119,12 @@ proptest! {
         let mut decoder = Predictor::new();
         let mut tables = Fixed::new();
         decoder.begin_chunk(1_000, FIRST_NODE);
-        let mut pos = 0;
-        let mut links = Vec::new();
+        let mut rows = Rows::of(bytes);
         for call in &calls {
-            let record = decoder.decode(&bytes, &mut pos, &mut tables, &mut links);
-            prop_assert_eq!(record, Some(Record::Call(*call)));
+            let back = decoder.decode_call(&mut rows, &mut tables);
+            prop_assert_eq!(back, Some(*call));
         }
-        prop_assert_eq!(pos, bytes.len());
+        prop_assert_eq!(rows.bytes_left(), 0);
     }
 
     #[test]
@@ -133,11 +132,18 @@ proptest! {
         let mut decoder = Predictor::new();
         decoder.begin_chunk(u64::MAX - 100_000, FIRST_NODE);
         let mut tables = Fixed::new();
-        let mut pos = 0;
-        let mut links = Vec::new();
-        while decoder.decode(&bytes, &mut pos, &mut tables, &mut links).is_some() {
-            prop_assert!(links.len() <= bytes.len());
-            tables.take(&links[..links.len().min(10)]);
+        let mut rows = Rows::of(bytes.clone());
+        let mut details = Details::default();
+        while let Some(control) = rows.control() {
+            let decoded = match is_call(control) {
+                true => decoder.decode_call(&mut rows, &mut tables).is_some(),
+                false => decoder.decode(&mut rows, &mut tables, &mut details).is_some(),
+            };
+            if !decoded {
+                break;
+            }
+            prop_assert!(details.links.len() <= bytes.len());
+            tables.take(&details.links[..details.links.len().min(10)]);
         }
     }
 }
@@ -182,15 +188,15 @@ fn chains_of_frames_return_as_written() {
         let mut decoder = Predictor::new();
         let mut tables = Fixed::new();
         decoder.begin_chunk(10, first_node);
-        let mut pos = 0;
-        let mut back = Vec::new();
+        let mut rows = Rows::of(bytes[..len].to_vec());
+        let mut details = Details::default();
         for (parent, links) in &chains {
-            let record = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut back);
+            let record = decoder.decode(&mut rows, &mut tables, &mut details);
             assert_eq!(record, Some(Record::Nodes { parent: *parent }));
-            assert_eq!(&back, links);
-            tables.take(&back);
+            assert_eq!(&details.links, links);
+            tables.take(&details.links);
         }
-        assert_eq!(pos, len);
+        assert_eq!(rows.bytes_left(), 0);
     }
 }
 
@@ -225,7 +231,6 @@ fn other_records() -> (Vec<u8>, [Record; 9], usize) {
         .encode_thread_end(&mut bytes[len..], 20)
         .expect("fits");
     let name = [b'n'; MAX_MARK_NAME];
-    let name_at = len + 1 + 1 + 2;
     len += coder
         .encode_mark_name(&mut bytes[len..], 9, &name)
         .expect("fits");
@@ -248,11 +253,7 @@ fn other_records() -> (Vec<u8>, [Record; 9], usize) {
             reset: true,
         },
         Record::ThreadEnd { time: 20 },
-        Record::MarkName {
-            number: 9,
-            start: name_at,
-            bytes: MAX_MARK_NAME,
-        },
+        Record::MarkName { number: 9 },
         Record::Mark {
             number: 9,
             time: 22,
@@ -278,20 +279,21 @@ fn the_other_records_return_as_written() {
     assert!(bytes.len() - last <= MAX_DEFINITION_BYTES);
     let mut decoder = Predictor::new();
     decoder.begin_chunk(10, FIRST_NODE);
-    let (mut pos, mut tables, mut links) = (0, Fixed::new(), Vec::new());
+    let (mut rows, mut tables) = (Rows::of(bytes.clone()), Fixed::new());
+    let mut details = Details::default();
     for record in records {
-        let back = decoder.decode(&bytes, &mut pos, &mut tables, &mut links);
+        let back = decoder.decode(&mut rows, &mut tables, &mut details);
         assert_eq!(back, Some(record));
+        if matches!(record, Record::MarkName { .. }) {
+            assert_eq!(details.name, [b'n'; MAX_MARK_NAME]);
+        }
     }
-    assert!(
-        decoder
-            .decode(&bytes, &mut pos, &mut tables, &mut links)
-            .is_none()
-    );
+    let back = decoder.decode(&mut rows, &mut tables, &mut details);
+    assert_eq!(back, None);
     for cut in last + 1..bytes.len() {
-        let mut at = last;
-        let back = decoder.decode(&bytes[..cut], &mut at, &mut tables, &mut links);
-        assert_eq!((back, at), (None, last));
+        let mut rows = Rows::of(bytes[last..cut].to_vec());
+        let back = decoder.decode(&mut rows, &mut tables, &mut details);
+        assert_eq!(back, None);
     }
 }
 
@@ -306,20 +308,19 @@ fn a_recent_address_of_an_earlier_version_is_read() {
         .flat_map(|length| length.to_le_bytes())
         .collect();
     let columns = [0b0000_0000, 0b0010_1001, 1, 1, 1, 2, 50, 0x80, 0x40, slot];
-    let mut joined = Vec::new();
     let columns = [&lengths[..], &columns].concat();
-    assert_eq!(columns::join(&columns, Form::V2, &mut joined), Some(()));
-    assert_eq!(joined, records);
+    recent_of_version_2(&mut Rows::of(records.to_vec()));
+    recent_of_version_2(&mut Columns::<{ columns::COLUMNS }>::of(&columns).expect("columns"));
+}
+
+fn recent_of_version_2(records: &mut impl Records) {
     let (mut decoder, mut tables) = (Predictor::of(Form::V2), Fixed::new());
     decoder.begin_chunk(0, FIRST_NODE);
-    let mut pos = 0;
     for class in [Class::Alloc, Class::Free] {
-        let record = decoder.decode(&records, &mut pos, &mut tables, &mut Vec::new());
-        let Some(Record::Call(call)) = record else {
-            panic!("{record:?}");
-        };
+        let call = decoder.decode_call(records, &mut tables).expect("a call");
         assert_eq!((call.class, call.address), (class, 0x4000));
     }
+    assert_eq!(records.bytes_left(), 0);
 }
 
 /// As version 2.2 wrote it: no duration, limit or descriptor.
@@ -328,7 +329,8 @@ fn a_system_call_of_an_earlier_version_is_read() {
     let bytes = [0x60 | 7, 15, 4, 0xdb, 0x01];
     let mut decoder = Predictor::new();
     decoder.begin_chunk(10, FIRST_NODE);
-    let back = decoder.decode(&bytes, &mut 0, &mut Fixed::new(), &mut Vec::new());
+    let (mut rows, mut details) = (Rows::of(bytes.to_vec()), Details::default());
+    let back = decoder.decode(&mut rows, &mut Fixed::new(), &mut details);
     let earlier = SystemCallRecord {
         ticks: 0,
         limit: 0,
@@ -339,16 +341,19 @@ fn a_system_call_of_an_earlier_version_is_read() {
 }
 
 #[test]
-fn columns_of_the_other_records_join_to_what_was_split() {
-    let (bytes, _, _) = other_records();
+fn the_other_records_return_from_columns() {
+    let (bytes, records, _) = other_records();
     let (mut work, mut columns) = ([0; 16 << 10], [0; 1024]);
     let split = columns::split(&bytes, &mut work, &mut columns).expect("records");
-    let mut joined = Vec::new();
-    assert_eq!(
-        columns::join(&columns[..split], Form::V3, &mut joined),
-        Some(())
-    );
-    assert_eq!(joined, bytes);
+    let columns = Columns::<{ columns::COLUMNS }>::of(&columns[..split]);
+    let (mut columns, mut tables) = (columns.expect("columns"), Fixed::new());
+    let mut decoder = Predictor::new();
+    decoder.begin_chunk(10, FIRST_NODE);
+    for record in records {
+        let back = decoder.decode(&mut columns, &mut tables, &mut Details::default());
+        assert_eq!(back, Some(record));
+    }
+    assert_eq!(columns.bytes_left(), 0);
 }
 
 #[test]
@@ -361,9 +366,9 @@ fn a_name_that_is_too_long_or_cut_is_malformed() {
         let len = coder
             .encode_mark_name(&mut bytes, 1, &name[..claimed])
             .expect("fits");
-        let mut pos = 0;
-        let back = coder.decode(&bytes[..len - cut], &mut pos, &mut tables, &mut Vec::new());
-        assert_eq!((back, pos), (None, 0));
+        let mut rows = Rows::of(bytes[..len - cut].to_vec());
+        let back = coder.decode(&mut rows, &mut tables, &mut Details::default());
+        assert_eq!(back, None);
     }
 }
 

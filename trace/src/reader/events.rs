@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
 use super::Trace;
 use super::counters::Counted;
@@ -135,8 +134,12 @@ impl Event {
 
 pub struct Events<'t> {
     streams: Vec<Option<Stream<'t>>>,
-    /// Time, rank and number of each stream that has events left.
+    /// Time, rank and number of each stream that has events left, except of the current one.
     queue: BinaryHeap<Reverse<(u64, u8, usize)>>,
+    /// The stream of the run, the run's calls, and those of them that `next` has returned.
+    current: Option<usize>,
+    length: usize,
+    taken: usize,
     stacks: StackTable,
     marks: MarkNames,
     damage: Vec<Damage>,
@@ -162,6 +165,9 @@ impl<'t> Events<'t> {
         Events {
             streams,
             queue,
+            current: None,
+            length: 0,
+            taken: 0,
             stacks,
             marks: MarkNames::default(),
             damage: trace.index.damage().to_vec(),
@@ -174,33 +180,69 @@ impl<'t> Events<'t> {
     /// The next call. Not an `Iterator`, so that `stacks` can be called in between.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Event> {
-        loop {
-            let Some(mut first) = self.queue.peek_mut() else {
-                self.stacks.rest();
-                return None;
+        if self.taken >= self.run().len() && !self.next_run() {
+            return None;
+        }
+        self.taken += 1;
+        self.run().get(self.taken - 1).copied()
+    }
+
+    /// Goes on to the next run of calls, all of one thread's stream, for callers that take them by `run` and not by
+    /// `next`; false if there is none.
+    pub fn next_run(&mut self) -> bool {
+        self.taken = 0;
+        if let Some(number) = self.current.take() {
+            self.requeue(number);
+        }
+        while let Some(Reverse((_, _, number))) = self.queue.pop() {
+            let Some(Some(stream)) = self.streams.get(number) else {
+                continue;
             };
-            let number = first.0.2;
-            let stream = self.streams.get_mut(number)?.as_mut()?;
+            if stream.ready().is_empty() {
+                self.requeue(number);
+                continue;
+            }
             self.generation = stream.generation();
-            let event = stream.pop();
-            let mut shared = Shared {
-                stacks: &mut self.stacks,
-                marks: &mut self.marks,
-                damage: &mut self.damage,
-                counted: &mut self.counted,
-                room: &mut self.room,
+            let is_next = |event: &&Event| match self.queue.peek() {
+                Some(Reverse(other)) => (event.time, event.rank(), number) < *other,
+                None => true,
             };
-            stream.advance(&mut shared);
-            match stream.next_time() {
-                Some((time, rank)) => *first = Reverse((time, rank, number)),
-                None => {
-                    PeekMut::pop(first);
-                    self.streams[number] = None;
-                }
-            }
-            if event.is_some() {
-                return event;
-            }
+            self.length = stream.ready().iter().take_while(is_next).count();
+            self.current = Some(number);
+            return true;
+        }
+        self.stacks.rest();
+        false
+    }
+
+    /// The run of calls that `next_run` went on to.
+    pub fn run(&self) -> &[Event] {
+        let current = self.current.and_then(|number| self.streams.get(number));
+        match current {
+            Some(Some(stream)) => stream.ready().get(..self.length).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// Decodes what follows the run in its stream.
+    fn requeue(&mut self, number: usize) {
+        let Some(place) = self.streams.get_mut(number) else {
+            return;
+        };
+        let Some(stream) = place else {
+            return;
+        };
+        stream.take(std::mem::take(&mut self.length));
+        stream.advance(&mut Shared {
+            stacks: &mut self.stacks,
+            marks: &mut self.marks,
+            damage: &mut self.damage,
+            counted: &mut self.counted,
+            room: &mut self.room,
+        });
+        match stream.next_time() {
+            Some((time, rank)) => self.queue.push(Reverse((time, rank, number))),
+            None => *place = None,
         }
     }
 

@@ -3,56 +3,54 @@
 //! Invariant: memory is bounded by what was pushed, however far apart the numbers are.
 
 pub struct Numbered<T> {
-    /// Runs of values, each with the number of its first; ascending, disjoint, not empty.
-    runs: Vec<(u32, Vec<T>)>,
+    /// Runs of values, each with the number of its first; ascending, disjoint. Most numbers are in the last run.
+    earlier: Vec<(u32, Vec<T>)>,
+    first: u32,
+    values: Vec<T>,
 }
 
 impl<T> Numbered<T> {
     pub fn starting_at(first: u32) -> Self {
         Numbered {
-            runs: vec![(first, Vec::new())],
+            earlier: Vec::new(),
+            first,
+            values: Vec::new(),
         }
     }
 
-    /// Most numbers are in the last run.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
-        match self.runs.last() {
-            Some((first, values)) if number >= *first => values.get((number - first) as usize),
-            _ => {
-                let (first, values) = &self.runs[self.earlier(number)?];
-                values.get((number - first) as usize)
-            }
+        if let Some(place) = number.checked_sub(self.first) {
+            return self.values.get(place as usize);
         }
+        let (first, values) = self.earlier.get(self.run_of(number)?)?;
+        values.get((number - first) as usize)
     }
 
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let last = self.runs.len() - 1;
-        let run = match number >= self.runs[last].0 {
-            true => last,
-            false => self.earlier(number)?,
-        };
-        let (first, values) = &mut self.runs[run];
+        if let Some(place) = number.checked_sub(self.first) {
+            return self.values.get_mut(place as usize);
+        }
+        let run = self.run_of(number)?;
+        let (first, values) = self.earlier.get_mut(run)?;
         values.get_mut((number - *first) as usize)
     }
 
     #[cold]
-    fn earlier(&self, number: u32) -> Option<usize> {
-        self.runs
+    fn run_of(&self, number: u32) -> Option<usize> {
+        self.earlier
             .partition_point(|run| run.0 <= number)
             .checked_sub(1)
     }
 
     /// The number of the next value.
     pub fn next(&self) -> u32 {
-        let (first, values) = &self.runs[self.runs.len() - 1];
-        first.saturating_add(values.len() as u32)
+        self.first.saturating_add(self.values.len() as u32)
     }
 
     pub fn push(&mut self, value: T) {
-        let last = self.runs.len() - 1;
-        self.runs[last].1.push(value);
+        self.values.push(value);
     }
 
     /// The next number is `next`: removes the values from it on; numbers below it without a value stay
@@ -61,14 +59,17 @@ impl<T> Numbered<T> {
         if next == self.next() {
             return;
         }
-        while self.runs.len() > 1 && self.runs[self.runs.len() - 1].0 >= next {
-            self.runs.pop();
+        while self.first >= next
+            && let Some(before) = self.earlier.pop()
+        {
+            (self.first, self.values) = before;
         }
-        let last = self.runs.len() - 1;
-        let (first, values) = &mut self.runs[last];
-        values.truncate(next.saturating_sub(*first) as usize);
+        self.values
+            .truncate(next.saturating_sub(self.first) as usize);
         if next > self.next() {
-            self.runs.push((next, Vec::new()));
+            let run = (self.first, std::mem::take(&mut self.values));
+            self.earlier.push(run);
+            self.first = next;
         }
     }
 }

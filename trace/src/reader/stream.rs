@@ -1,4 +1,4 @@
-//! One stream of a trace: its chunks in order, decoded record by record.
+//! One stream of a trace: its chunks in order, decoded in batches of calls.
 //!
 //! Invariants: times do not decrease; a stream holds up to one decompressed chunk; the tables grow with the
 //! chunks' definitions, so the file's size bounds them.
@@ -15,10 +15,11 @@ use super::numbered::Numbered;
 use super::stacks::{Frame, FrameId, StackId, StackTable};
 use crate::call::{AllocCall, Call};
 use crate::codec::{
-    CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Ordered,
-    Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, SystemCallRecord, Tables,
+    self, CallRecord, Callees, Class, Details, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE,
+    Ordered, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, SystemCallRecord,
+    Tables,
 };
-use crate::columns;
+use crate::columns::{self, Columns, Records, Rows};
 use crate::error::{Damage, DamageCause};
 use crate::layout::Contents;
 
@@ -44,8 +45,8 @@ pub struct Stream<'t> {
     entries: &'t [Entry],
     current: Option<Entry>,
     next_seq: u32,
-    bytes: Vec<u8>,
-    pos: usize,
+    /// What is left of the current chunk.
+    records: Option<Box<Chunk>>,
     /// Number of decoded calls of the current chunk.
     decoded: u32,
     lost_definitions: u64,
@@ -53,17 +54,27 @@ pub struct Stream<'t> {
     /// Of a trace without times.
     ordered: Option<Box<Ordered>>,
     definitions: Definitions,
-    links: Vec<Link>,
+    details: Details,
     /// Indexed by the chunk's own numbers.
     mark_names: HashMap<u32, MarkId>,
     generation: u32,
     tid: u32,
 
     time: u64,
-    /// The events of the last record, and how many of them were taken.
+    /// The last batch, and how many of it were taken.
     ready: Vec<Event>,
     taken: usize,
 }
+
+/// The records of a chunk, as the file has them.
+enum Chunk {
+    Rows(Rows),
+    Columns(Columns<{ columns::COLUMNS }>),
+    Apart(Columns<{ columns::apart::COLUMNS }>),
+}
+
+/// Events of a batch that stay in the processor's cache until they are taken.
+const BATCH: usize = 256;
 
 /// A defined site: its stack and call, and the chunk's memory of it.
 struct Site {
@@ -172,14 +183,13 @@ impl<'t> Stream<'t> {
             entries,
             current: None,
             next_seq: 0,
-            bytes: Vec::new(),
-            pos: 0,
+            records: None,
             decoded: 0,
             lost_definitions: 0,
             predictor: Predictor::of(trace.form),
             ordered: None,
             definitions: Definitions::new(),
-            links: Vec::new(),
+            details: Details::default(),
             mark_names: HashMap::new(),
             generation: 0,
             tid: 0,
@@ -200,25 +210,36 @@ impl<'t> Stream<'t> {
     }
 
     pub fn next_time(&self) -> Option<(u64, u8)> {
-        let event = self.ready.get(self.taken)?;
+        let event = self.ready().first()?;
         Some((event.time, event.rank()))
     }
 
-    pub fn pop(&mut self) -> Option<Event> {
-        let event = *self.ready.get(self.taken)?;
-        self.taken += 1;
-        Some(event)
+    /// The events that are decoded, and were not taken.
+    pub fn ready(&self) -> &[Event] {
+        self.ready.get(self.taken..).unwrap_or_default()
     }
 
-    /// Decodes until an event is ready or the stream ends.
+    pub fn take(&mut self, count: usize) {
+        self.taken += count;
+    }
+
+    /// Decodes until events are ready or the stream ends.
     pub fn advance(&mut self, shared: &mut Shared<'_>) {
-        while self.taken >= self.ready.len() {
-            if self.pos >= self.bytes.len() && !self.open_next(shared) {
+        while self.ready().is_empty() {
+            if self.records.is_none() && !self.open_next(shared) {
                 return;
             }
             self.ready.clear();
             self.taken = 0;
-            self.decode_one(shared);
+            let Some(mut records) = self.records.take() else {
+                return;
+            };
+            let is_over = match &mut *records {
+                Chunk::Rows(rows) => self.decode_batch(rows, shared),
+                Chunk::Columns(columns) => self.decode_batch(columns, shared),
+                Chunk::Apart(columns) => self.decode_batch(columns, shared),
+            };
+            self.records = (!is_over).then_some(records);
         }
     }
 
@@ -231,7 +252,7 @@ impl<'t> Stream<'t> {
                 continue; // The same chunk again: its live region, after it was sealed.
             }
             match self.load(entry) {
-                Ok(()) => {
+                Ok(records) => {
                     if entry.contents.seq > self.next_seq {
                         let damage = Damage {
                             offset: entry.offset,
@@ -246,6 +267,7 @@ impl<'t> Stream<'t> {
                         }
                     }
                     self.begin(entry);
+                    self.records = Some(Box::new(records));
                     return true;
                 }
                 Err(cause) => {
@@ -268,7 +290,6 @@ impl<'t> Stream<'t> {
                 }
             }
         }
-        self.bytes = Vec::new();
         false
     }
 
@@ -284,38 +305,31 @@ impl<'t> Stream<'t> {
         }
     }
 
-    fn load(&mut self, entry: &Entry) -> Result<(), DamageCause> {
-        let mut stored = vec![0; entry.stored_bytes as usize];
+    fn load(&self, entry: &Entry) -> Result<Chunk, DamageCause> {
+        let mut bytes = vec![0; entry.stored_bytes as usize];
         self.trace
             .file
-            .read_exact_at(&mut stored, entry.payload_offset)
+            .read_exact_at(&mut bytes, entry.payload_offset)
             .map_err(|_| DamageCause::CutChunk)?;
-        if !entry.live && crc32fast::hash(&stored) != entry.contents.check_or_committed {
+        if !entry.live && crc32fast::hash(&bytes) != entry.contents.check_or_committed {
             return Err(DamageCause::Checksum);
         }
         if entry.compressed {
-            self.bytes.clear();
-            self.bytes.resize(entry.raw_bytes as usize, 0);
-            let len = zstd_safe::decompress(self.bytes.as_mut_slice(), &stored)
+            let stored = std::mem::replace(&mut bytes, vec![0; entry.raw_bytes as usize]);
+            let len = zstd_safe::decompress(bytes.as_mut_slice(), &stored)
                 .map_err(|_| DamageCause::Decompress)?;
-            self.bytes.truncate(len);
-        } else {
-            self.bytes = stored;
+            bytes.truncate(len);
         }
-        if entry.columns {
-            let columns = std::mem::take(&mut self.bytes);
-            let joined = match entry.ordered {
-                true => columns::apart::join(&columns, &mut self.bytes),
-                false => columns::join(&columns, self.trace.form, &mut self.bytes),
-            };
-            joined.ok_or(DamageCause::Record)?;
-        }
-        Ok(())
+        let chunk = match (entry.columns, entry.ordered) {
+            (false, _) => Some(Chunk::Rows(Rows::of(bytes))),
+            (true, false) => Columns::of(&bytes).map(Chunk::Columns),
+            (true, true) => Columns::of(&bytes).map(Chunk::Apart),
+        };
+        chunk.ok_or(DamageCause::Record)
     }
 
     fn begin(&mut self, entry: &Entry) {
         let contents = &entry.contents;
-        self.pos = 0;
         self.decoded = 0;
         self.next_seq = contents.seq.saturating_add(1);
         self.time = self.time.max(contents.first_time);
@@ -351,43 +365,61 @@ impl<'t> Stream<'t> {
     }
 
     /// Reports the rest of the chunk as damage.
-    fn malformed(&mut self, is_ordered: bool, shared: &mut Shared<'_>) {
+    fn malformed(&mut self, bytes_left: usize, is_ordered: bool, shared: &mut Shared<'_>) {
         if let Some(entry) = &self.current {
-            let left = (self.bytes.len() - self.pos) as u64;
             let events = u64::from(entry.contents.events.saturating_sub(self.decoded));
             shared.damage.push(Damage {
                 offset: entry.offset,
-                length: left.min(u64::from(entry.stored_bytes)),
+                length: (bytes_left as u64).min(u64::from(entry.stored_bytes)),
                 events: Some(events),
                 cause: DamageCause::Record,
             });
         }
-        self.pos = self.bytes.len();
         if is_ordered {
             self.leave_rest(0, shared);
         }
     }
 
-    fn decode_one(&mut self, shared: &mut Shared<'_>) {
+    /// Decodes calls up to the next other record, which it decodes only if it is the first: it may define what the
+    /// calls of other streams up to its time do not know yet. Returns whether the chunk is over.
+    fn decode_batch<R: Records>(&mut self, records: &mut R, shared: &mut Shared<'_>) -> bool {
         let is_ordered = self.current.is_some_and(|entry| entry.ordered);
-        let record = self.predictor.decode_with(
-            self.ordered.as_deref_mut().filter(|_| is_ordered),
-            &self.bytes,
-            &mut self.pos,
-            &mut self.definitions,
-            &mut self.links,
-        );
-        let record = record.filter(|record| match record {
-            Record::Nodes { .. } => take(shared.room, self.links.len() as u64),
-            _ => true,
-        });
-        let Some(record) = record else {
-            self.malformed(is_ordered, shared);
-            return;
-        };
+        while let Some(control) = records.control() {
+            if self.ready.len() >= BATCH || (!self.ready.is_empty() && !codec::is_call(control)) {
+                return false;
+            }
+            let (predictor, tables) = (&mut self.predictor, &mut self.definitions);
+            let decoded = match (&mut self.ordered, codec::is_call(control)) {
+                (Some(ordered), true) if is_ordered => ordered
+                    .decode(predictor, records, tables)
+                    .map(|call| self.call(&call)),
+                (_, true) => predictor
+                    .decode_call(records, tables)
+                    .map(|call| self.call(&call)),
+                _ => self.other(records, shared),
+            };
+            if decoded.is_none() {
+                self.malformed(records.bytes_left(), is_ordered, shared);
+                return true;
+            }
+        }
+        if records.bytes_left() > 0 {
+            self.malformed(records.bytes_left(), is_ordered, shared);
+        }
+        true
+    }
+
+    /// The next record, which is no call; `None` if it is malformed.
+    #[inline(never)]
+    fn other<R: Records>(&mut self, records: &mut R, shared: &mut Shared<'_>) -> Option<()> {
+        let record = self
+            .predictor
+            .decode(records, &mut self.definitions, &mut self.details)?;
         match record {
-            Record::Call(call) => self.call(&call),
-            Record::Nodes { parent } => self.define_nodes(parent, shared.stacks),
+            Record::Nodes { parent } => {
+                take(shared.room, self.details.links.len() as u64).then_some(())?;
+                self.define_nodes(parent, shared.stacks);
+            }
             Record::Site { node, call } => self.define_site(node, call),
             Record::Switch { tid } => self.switch(tid),
             Record::Thread { tid, time } => {
@@ -395,13 +427,9 @@ impl<'t> Stream<'t> {
                 self.emit(time, Action::ThreadStart);
             }
             Record::ThreadEnd { time } => self.emit(time, Action::ThreadEnd),
-            Record::MarkName {
-                number,
-                start,
-                bytes,
-            } => {
-                let name = self.bytes.get(start..start + bytes).unwrap_or_default();
-                self.mark_names.insert(number, shared.marks.add(name));
+            Record::MarkName { number } => {
+                let name = shared.marks.add(&self.details.name);
+                self.mark_names.insert(number, name);
             }
             Record::Mark { number, time } => {
                 self.decoded += 1;
@@ -431,6 +459,7 @@ impl<'t> Stream<'t> {
             Record::Sample { time, node, cpu_ns } => self.sample(time, node, cpu_ns),
             Record::Counter { number } => self.define_counter(number, shared.counted),
         }
+        Some(())
     }
 
     fn switch(&mut self, tid: u32) {
@@ -462,7 +491,7 @@ impl<'t> Stream<'t> {
 
     fn define_nodes(&mut self, parent: u32, stacks: &mut StackTable) {
         let mut common = self.definitions.common_node(parent);
-        for link in &self.links {
+        for link in &self.details.links {
             let frame = match *link {
                 Link::New(address) => {
                     let frame = self.definitions.frames.next();
@@ -492,6 +521,7 @@ impl<'t> Stream<'t> {
         }
     }
 
+    #[inline(always)]
     fn emit(&mut self, time: u64, action: Action) {
         self.time = self.time.max(time);
         self.ready.push(Event {
@@ -530,6 +560,7 @@ impl<'t> Stream<'t> {
         }
     }
 
+    #[inline(always)]
     fn call(&mut self, call: &CallRecord) {
         self.decoded += 1;
         let site = self.definitions.sites.get(call.site);
