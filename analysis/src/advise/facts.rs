@@ -60,8 +60,8 @@ pub struct Buffers {
     /// The common part of the stacks that allocated and freed them: the function above it, or its
     /// callees, freed all. `None`: none was freed.
     pub owner: Option<StackId>,
-    /// A stack that freed one.
-    pub freed_at: Option<StackId>,
+    /// The stack that freed the last one, and its common part with the one that allocated.
+    pub freed_at: Option<(StackId, StackId)>,
     /// Those freed after their `owner` function had certainly returned.
     pub returned: u64,
     /// Of each buffer that was freed, the number of outermost frames that allocation and free may share.

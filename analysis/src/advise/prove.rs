@@ -420,7 +420,16 @@ impl Prover {
     }
 
     /// The number of a stack's path below the watched calls.
+    #[inline]
     fn path(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
+        match self.path_of.get(stack.0 as usize) {
+            Some(number) if *number != UNSEEN => *number,
+            _ => self.new_path(stacks, stack),
+        }
+    }
+
+    #[cold]
+    fn new_path(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
         let (mut at, mut new) = (stack, Vec::new());
         let mut found = loop {
             let place = at.0 as usize;

@@ -97,13 +97,19 @@ pub struct Watch {
 }
 
 impl Watch {
+    #[inline]
     fn facts(&mut self, origin: OriginId) -> &mut Facts {
         let index = origin.index();
         if self.facts.len() <= index {
-            self.facts.resize_with(index + 1, Box::default);
-            self.stacks.resize(index + 1, StackId::UNKNOWN);
+            self.add_facts(index + 1);
         }
         &mut self.facts[index]
+    }
+
+    #[cold]
+    fn add_facts(&mut self, origins: usize) {
+        self.facts.resize_with(origins, Box::default);
+        self.stacks.resize(origins, StackId::UNKNOWN);
     }
 
     /// This array and those at the same offset in their page.
@@ -160,18 +166,16 @@ impl Watch {
         buffers.freed += 1;
         buffers.largest.add(note.largest);
         buffers.foreign += u64::from(note.thread != at.thread);
-        buffers.freed_at = Some(at.stack);
-        let began_at = self.stacks[note.root as usize];
-        let mut shared = common(at.stacks, began_at, at.stack);
-        // If the whole stack of a free is part of the allocation's, the free was a tail call of the
-        // function above.
-        if shared == began_at {
-            shared = at.stacks.parent(shared);
-        }
-        let owner = buffers
-            .owner
-            .map_or(shared, |owner| common(at.stacks, owner, shared));
-        buffers.owner = Some(owner);
+        let (shared, owner) = match (buffers.freed_at, buffers.owner) {
+            // Like the last one: the owner is common to both.
+            (Some((stack, shared)), Some(owner)) if stack == at.stack => (shared, owner),
+            (_, owner) => {
+                let shared = shared_part(at, self.stacks[note.root as usize]);
+                let owner = owner.map_or(shared, |owner| common(at.stacks, owner, shared));
+                (shared, owner)
+            }
+        };
+        (buffers.freed_at, buffers.owner) = (Some((at.stack, shared)), Some(owner));
         let depth = self.depths.of(at.stacks, owner);
         let stayed = match note.thread == at.thread {
             true => self.threads.of(at.thread).returns.stayed(note.event),
@@ -234,6 +238,15 @@ impl Watch {
             growth.step_sizes.add(to);
             *growth.steppers.entry(stepper).or_default() += 1;
         }
+    }
+}
+
+/// The common part of the stacks of a free and of the allocation.
+fn shared_part(at: Moment<'_>, made_at: StackId) -> StackId {
+    match common(at.stacks, made_at, at.stack) {
+        // The whole stack of the free is part of the allocation's: it was a tail call of the function above.
+        whole if whole == made_at => at.stacks.parent(whole),
+        shared => shared,
     }
 }
 
@@ -495,7 +508,7 @@ impl Watch {
         made_at: StackId,
         facts: &Facts,
     ) -> Option<Owner> {
-        let (shared, freed_at) = facts.buffers.owner.zip(facts.buffers.freed_at)?;
+        let (shared, (freed_at, _)) = facts.buffers.owner.zip(facts.buffers.freed_at)?;
         let stacks = image.events.stacks();
         let depth = self.depths.of(stacks, shared);
         let mut from_root = |stack| {

@@ -56,6 +56,8 @@ pub struct Gathered {
     pub threads: Vec<ThreadSums>,
     /// The numbers of the current image's threads in `threads`.
     numbers: FxHashMap<u32, usize>,
+    /// The last of them that was asked for.
+    latest: Option<(u32, usize)>,
     /// Calls and bytes by the thread's number and the current image's origin.
     made: FxHashMap<(usize, usize), (u64, u64)>,
     /// By the rows of `stacks`.
@@ -70,19 +72,25 @@ impl Gathered {
             sizes: [SizeClass::default(); 65],
             threads: Vec::new(),
             numbers: FxHashMap::default(),
+            latest: None,
             made: FxHashMap::default(),
             cells: Vec::new(),
         }
     }
 
     fn thread(&mut self, id: u32) -> usize {
-        *self.numbers.entry(id).or_insert_with(|| {
+        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == id) {
+            return number;
+        }
+        let number = *self.numbers.entry(id).or_insert_with(|| {
             self.threads.push(ThreadSums {
                 thread: id,
                 ..ThreadSums::default()
             });
             self.threads.len() - 1
-        })
+        });
+        self.latest = Some((id, number));
+        number
     }
 
     /// The threads with the most calls, whose parts are told apart.
@@ -213,6 +221,7 @@ impl Observer for Gathered {
             sums.bytes = sums.bytes.saturating_add(bytes);
             self.cells[first + origin].push(Cell { part, calls, bytes });
         }
+        self.latest = None;
         for (_, number) in self.numbers.drain() {
             self.threads[number].pid = image.trace.process().pid;
         }

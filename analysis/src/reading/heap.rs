@@ -26,6 +26,10 @@ pub const TINY_BLOCK_BYTES: u64 = 32;
 pub struct OriginId(u32);
 
 impl OriginId {
+    pub fn new(number: u32) -> Self {
+        Self(number)
+    }
+
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -36,6 +40,8 @@ impl OriginId {
 pub struct Block<T = ()> {
     pub size: u64,
     pub origin: OriginId,
+    /// Its name in the log of the image, if there is one.
+    pub slot: u32,
     pub note: T,
 }
 
@@ -99,17 +105,22 @@ impl<T: Copy> Heap<T> {
         &mut self.counters
     }
 
-    /// Adds a block, with the note that `note` has for it. If one is live at the same address, its free was not
-    /// recorded: it ends now, and `note` gets it.
+    /// Adds a block, with the slot and the note that `note` has for it. If one is live at the same address,
+    /// its free was not recorded: it ends now, and `note` gets it.
     pub fn allocate(
         &mut self,
         kind: Kind,
         call: AllocCall,
         address: u64,
         (size, origin): (u64, OriginId),
-        note: impl FnOnce(Option<&Block<T>>) -> T,
+        note: impl FnOnce(Option<&Block<T>>) -> (u32, T),
     ) {
-        let block = |note| Block { size, origin, note };
+        let block = |(slot, note)| Block {
+            size,
+            origin,
+            slot,
+            note,
+        };
         match self.blocks.entry(address) {
             Entry::Vacant(place) => _ = place.insert(block(note(None))),
             Entry::Occupied(mut place) => {
@@ -227,7 +238,7 @@ mod tests {
 
     fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
         let call = AllocCall::Malloc;
-        heap.allocate(Kind::Malloc, call, address, (size, origin), |_| ());
+        heap.allocate(Kind::Malloc, call, address, (size, origin), |_| (0, ()));
     }
 
     #[test]

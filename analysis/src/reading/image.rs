@@ -5,7 +5,7 @@
 
 use larder_trace::{
     self as trace, Action, AllocCall, Damage, DamageCause, EndState, Event, Events, FreeCall,
-    Losses, ProcessInfo, StackId, Trace,
+    Losses, ProcessInfo, StackId, StackTable, Trace,
 };
 use rustc_hash::FxHashMap;
 
@@ -14,6 +14,7 @@ use super::attribute::{Attribution, Counted, attribute, functions};
 use super::chain::Chain;
 use super::family::{Counters, Kind};
 use super::heap::{Block, Heap, Origin, OriginId};
+use super::log::{Log, Replay};
 use super::observe::{End, Finished, Made, Moment, Observer};
 use super::resolve::{ChainFrame, Resolver};
 use super::sites::SiteStack;
@@ -70,6 +71,7 @@ impl Analysis {
         progress: impl FnMut(),
     ) {
         let mut events = trace.events();
+        let mut log = O::LOOKS_AGAIN.then(Log::default);
         let Walked {
             heap,
             mut sources,
@@ -78,7 +80,7 @@ impl Analysis {
             mut count,
             mut last_time,
             lost_definitions,
-        } = self.walk(trace, &mut events, observer, progress);
+        } = self.walk(trace, &mut events, observer, log.as_mut(), progress);
         self.attribute(trace, &events, &mut sources, heap.origins());
         let mut damage = events.damage().to_vec();
         if let Some(counted) = trace.counters() {
@@ -102,8 +104,10 @@ impl Analysis {
             self.sites
                 .add(id, source.kind_name, &origin.into(), keep_peak, stack);
         }
-        if O::LOOKS_AGAIN {
-            self.stacks.push(events.into_stacks());
+        if let Some(mut log) = log {
+            log.finish(heap.blocks().map(|(_, block)| block.slot));
+            let stacks = events.into_stacks();
+            self.again.push(Again { stacks, log });
         }
         self.counters += &counters;
         let mut losses = trace.losses();
@@ -121,8 +125,8 @@ impl Analysis {
         });
     }
 
-    /// Passes an image's file to another observer: with the same origins in the same order, and without
-    /// counting anything again.
+    /// Passes an image's calls to another observer: with the same origins in the same order, and without counting
+    /// anything again. The observer sees no times, addresses and names.
     pub fn again<O: Observer>(
         &mut self,
         image: usize,
@@ -130,10 +134,30 @@ impl Analysis {
         observer: &mut O,
         progress: impl FnMut(),
     ) {
-        let stacks = self.stacks.get_mut(image).map(std::mem::take);
-        let mut events = trace.events_again(stacks.unwrap_or_default());
-        let walked = self.walk(trace, &mut events, observer, progress);
-        self.finish(trace, &events, observer, &walked.sources, &walked.heap, 0);
+        let again = self.again.get_mut(image).map(std::mem::take);
+        let Again { stacks, log } = again.unwrap_or_default();
+        let mut events = trace.events_again(stacks);
+        if log.is_full() {
+            let walked = self.walk(trace, &mut events, observer, None, progress);
+            self.finish(trace, &events, observer, &walked.sources, &walked.heap, 0);
+            return;
+        }
+        observer.begin_image(trace);
+        let mut replay = Replay::new(&log, &events, observer);
+        replay.run(progress);
+        let (observer, blocks) = replay.end();
+        let mut finished = Finished {
+            trace,
+            events: &events,
+            resolver: &mut self.resolver,
+            sources: &[],
+            origins: &[],
+            peak_bytes: 0,
+            duration_ns: 0,
+        };
+        observer.end_image(&mut finished, &|tell| {
+            blocks.iter().for_each(|block| tell(0, block));
+        });
     }
 
     fn walk<'t, O: Observer>(
@@ -141,6 +165,7 @@ impl Analysis {
         trace: &'t Trace,
         events: &mut Events<'t>,
         observer: &mut O,
+        log: Option<&mut Log>,
         mut progress: impl FnMut(),
     ) -> Walked<O::Note> {
         observer.begin_image(trace);
@@ -148,6 +173,7 @@ impl Analysis {
         let mut image = Image {
             trace,
             observer,
+            log,
             rules: &self.rules,
             rules_matched: &mut self.rules_matched,
             resolver: &mut self.resolver,
@@ -207,6 +233,13 @@ impl Analysis {
                 .for_each(|(address, block)| tell(address, block));
         });
     }
+}
+
+/// What a second observer of an image needs.
+#[derive(Default)]
+pub struct Again {
+    stacks: StackTable,
+    log: Log,
 }
 
 /// The result of one pass over a file.
@@ -271,6 +304,7 @@ type Called = (u8, Option<OriginId>);
 struct Image<'a, O: Observer> {
     trace: &'a Trace,
     observer: &'a mut O,
+    log: Option<&'a mut Log>,
     rules: &'a [WrapperRule],
     rules_matched: &'a mut [bool],
     resolver: &'a mut Resolver,
@@ -290,6 +324,9 @@ struct Image<'a, O: Observer> {
 
 impl<O: Observer> Image<'_, O> {
     fn event(&mut self, event: &Event, events: &Events<'_>) {
+        if let Some(log) = &mut self.log {
+            log.event(event);
+        }
         self.observer.event(event, events);
         let at = |stack| Moment {
             time: event.time,
@@ -400,20 +437,34 @@ impl<O: Observer> Image<'_, O> {
 
     fn replace(&mut self, at: Moment<'_>, address: u64) {
         if let Some(block) = self.heap.end_block(address) {
-            self.observer.ended(at, address, &block, End::Replaced);
+            self.ended(at, address, &block, End::Replaced);
         }
+    }
+
+    fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<O::Note>, how: End) {
+        if let Some(log) = &mut self.log {
+            log.ended(block.slot, how);
+        }
+        self.observer.ended(at, address, block, how);
     }
 
     fn make(&mut self, at: Moment<'_>, made: Made<'_, O::Note>) {
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
         let made = Made { size, ..made };
-        let (observer, of) = (&mut *self.observer, (size, made.origin));
+        let (observer, log) = (&mut *self.observer, &mut self.log);
+        let of = (size, made.origin);
         let note = |replaced: Option<&Block<O::Note>>| {
             if let Some(block) = replaced {
+                if let Some(log) = log {
+                    log.ended(block.slot, End::Replaced);
+                }
                 observer.ended(at, made.address, block, End::Replaced);
             }
-            observer.made(at, &made)
+            let slot = log
+                .as_mut()
+                .map_or(0, |log| log.made(at.stack, made.origin, size));
+            (slot, observer.made(at, &made))
         };
         self.heap
             .allocate(source.kind, source.call, made.address, of, note);
@@ -425,7 +476,7 @@ impl<O: Observer> Image<'_, O> {
         }
         let block = self.heap.end_block(address);
         if let Some(block) = &block {
-            self.observer.ended(at, address, block, End::Freed(call));
+            self.ended(at, address, block, End::Freed(call));
         }
         if self.counts_as_free(events, at.stack) {
             self.count_free(block.is_some());
@@ -462,7 +513,7 @@ impl<O: Observer> Image<'_, O> {
         if let Some(block) = made.old {
             self.heap.release(*block);
             let how = End::Reallocated(made.size);
-            self.observer.ended(at, old, block, how);
+            self.ended(at, old, block, how);
         }
         let known = made.old.is_some() || old == 0;
         if made.address == 0 {

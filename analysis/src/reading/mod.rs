@@ -16,6 +16,7 @@ pub mod family;
 pub mod functions;
 pub mod heap;
 pub mod image;
+mod log;
 pub mod lookup;
 pub mod losses;
 pub mod measure;
@@ -38,12 +39,12 @@ use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_base::failure::{Failure, Result};
-use larder_trace::{StackTable, Trace};
+use larder_trace::Trace;
 
 use crate::error::AnalysisError;
 
 use family::Counters;
-use image::ImageReport;
+use image::{Again, ImageReport};
 use observe::Observer;
 use resolve::Resolver;
 use sites::{SiteTable, SortKey};
@@ -69,8 +70,8 @@ pub struct Analysis {
     pub counters: Counters,
     /// The files that were read, in the order of `images`.
     pub traces: Vec<Trace>,
-    /// The stacks of images that will be passed to an observer again.
-    stacks: Vec<StackTable>,
+    /// The images that will be passed to an observer again.
+    again: Vec<Again>,
     /// Trace files that could not be read, and why.
     pub unreadable: Vec<String>,
     /// Known leaks that are left out, a line each.
@@ -119,7 +120,7 @@ impl Analysis {
             images: Vec::new(),
             counters: Counters::default(),
             traces: Vec::new(),
-            stacks: Vec::new(),
+            again: Vec::new(),
             unreadable,
             suppressed: Vec::new(),
             bar,

@@ -4,9 +4,8 @@
 //! (jump tables, parts that the compiler moved out of the function), the answer is "unknown", never
 //! "none". Memory: the code, up to 256 KiB a function; time: 2^24 steps a function, and 2^20 a call.
 
-use std::collections::HashMap;
-
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use rustc_hash::FxHashMap;
 
 /// Larger functions are not analysed.
 pub const MOST_CODE_BYTES: u64 = 256 << 10;
@@ -225,7 +224,7 @@ fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
     leaders.sort_unstable();
     leaders.dedup();
     let mut blocks: Vec<Block> = Vec::new();
-    let mut number = HashMap::new();
+    let mut number = FxHashMap::default();
     let mut of_block: Vec<&[Instruction]> = Vec::new();
     let mut rest = instructions;
     for (index, leader) in leaders.iter().enumerate() {
@@ -265,7 +264,7 @@ fn jump_target(instruction: &Instruction) -> Option<u64> {
     (near && jumps).then(|| instruction.near_branch_target())
 }
 
-fn connect(block: &mut Block, instructions: &[Instruction], number: &HashMap<u64, usize>) {
+fn connect(block: &mut Block, instructions: &[Instruction], number: &FxHashMap<u64, usize>) {
     let Some(last) = instructions.last() else {
         return;
     };

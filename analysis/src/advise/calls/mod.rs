@@ -355,7 +355,32 @@ impl Observer for Calls {
         self.blocks_are_judged = trace.asked_for(kinds);
     }
 
+    #[inline]
     fn event(&mut self, event: &Event, _: &Events<'_>) {
+        let concerns = matches!(
+            event.action,
+            Action::SystemCall { .. } | Action::Copy { .. }
+        );
+        if concerns || self.any || self.blocks_are_judged {
+            self.add(event);
+        }
+    }
+
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
+        let mut concluded = Concluded::default();
+        std::mem::take(&mut self.wakes).conclude(&mut concluded);
+        std::mem::take(&mut self.runs).conclude(&mut concluded);
+        std::mem::take(&mut self.names).conclude(&mut concluded);
+        std::mem::take(&mut self.bytes).conclude(&mut concluded);
+        std::mem::take(&mut self.blocks).conclude(&mut concluded);
+        std::mem::take(&mut self.formats).conclude(&mut concluded);
+        let found = self.any.then(|| by_line(image, &mut concluded));
+        self.images.push(found);
+    }
+}
+
+impl Calls {
+    fn add(&mut self, event: &Event) {
         if self.blocks_are_judged {
             self.blocks.event(&event.action);
         }
@@ -395,18 +420,6 @@ impl Observer for Calls {
             }
             _ => {}
         }
-    }
-
-    fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
-        let mut concluded = Concluded::default();
-        std::mem::take(&mut self.wakes).conclude(&mut concluded);
-        std::mem::take(&mut self.runs).conclude(&mut concluded);
-        std::mem::take(&mut self.names).conclude(&mut concluded);
-        std::mem::take(&mut self.bytes).conclude(&mut concluded);
-        std::mem::take(&mut self.blocks).conclude(&mut concluded);
-        std::mem::take(&mut self.formats).conclude(&mut concluded);
-        let found = self.any.then(|| by_line(image, &mut concluded));
-        self.images.push(found);
     }
 }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use larder_base::number::grouped;
 use larder_base::order;
+use rustc_hash::FxHashMap;
 
 use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
@@ -231,7 +232,7 @@ fn always(image: &ImageFacts, first: &[usize], second: &[usize], together: &Toge
 
 /// A number for each place, by origin.
 fn numbered(image: &ImageFacts) -> Vec<usize> {
-    let mut numbers: HashMap<(Place, Place), usize> = HashMap::new();
+    let mut numbers: FxHashMap<(Place, Place), usize> = FxHashMap::default();
     let places = image.sites.iter().map(|site| {
         let next = numbers.len();
         // If one line allocates both, its callers tell them apart.
