@@ -250,11 +250,14 @@ pub struct Note {
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 
-/// A frame directly below watched calls: these, with the function, and the next such frame outward.
+/// A frame directly below watched calls: these, with the function, and the next such frame outward, whose number is
+/// smaller.
 #[derive(Default)]
 struct Below {
     outer: u32,
     functions: Vec<(u32, u32)>,
+    /// Functions of the whole path.
+    depth: usize,
 }
 
 /// The path of a stack below no watched call.
@@ -282,7 +285,7 @@ pub struct Prover {
     path_of: Vec<u32>,
     /// The paths below watched calls, one for each frame in `functions` that was seen; the first is of none.
     paths: Vec<Below>,
-    /// The calls and functions of one path, the innermost first: empty, but keeps its memory.
+    /// The calls and functions of a part of a path, the innermost first: empty, but keeps its memory.
     path: Vec<(u32, u32)>,
     threads: Threads<Thread>,
     serial: u64,
@@ -395,21 +398,27 @@ impl Prover {
         if thread.at == number {
             return;
         }
-        thread.at = number;
+        // Both paths have what is outside of where they part; further functions may be the same by another frame.
         let (mut path, mut at) = (std::mem::take(&mut self.path), number);
-        while at != NO_PATH {
+        let mut before = std::mem::replace(&mut thread.at, number);
+        while at != before {
+            if before > at {
+                before = self.paths[before as usize].outer;
+                continue;
+            }
             let below = &self.paths[at as usize];
             path.extend(below.functions.iter().rev());
             at = below.outer;
         }
+        let both = self.paths[at as usize].depth;
         let goes_on = |(run, new): &(&Run, &(u32, u32))| (run.call, run.function) == **new;
-        let outward = thread.runs.iter().zip(path.iter().rev());
-        let shared = outward.take_while(goes_on).count();
+        let outward = thread.runs.iter().skip(both).zip(path.iter().rev());
+        let shared = both + outward.take_while(goes_on).count();
         thread.ended_runs.clear();
         thread.ended_runs.extend(thread.runs.drain(shared..));
         thread.ended_at = thread.events;
         let since = self.serial;
-        let begun = path.drain(..).rev().skip(shared);
+        let begun = path.drain(..).rev().skip(shared - both);
         let begun = begun.map(|(call, function)| Run {
             call,
             function,
@@ -448,8 +457,10 @@ impl Prover {
         };
         for at in new.into_iter().rev() {
             if let Some(functions) = self.functions.remove(&at) {
+                let outer = &self.paths[found as usize];
                 self.paths.push(Below {
                     outer: found,
+                    depth: outer.depth + functions.len(),
                     functions,
                 });
                 found = self.paths.len() as u32 - 1;

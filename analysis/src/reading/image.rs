@@ -300,6 +300,14 @@ pub fn is_call(action: &Action) -> bool {
 /// The code of a call, and the counters that it adds to.
 type Called = (u8, Option<OriginId>);
 
+/// The log, if the observer's image has one: without a test at each event where none has.
+fn log<'a, O: Observer>(log: &'a mut Option<&mut Log>) -> Option<&'a mut Log> {
+    match O::LOOKS_AGAIN {
+        true => log.as_deref_mut(),
+        false => None,
+    }
+}
+
 /// A process image while it is read.
 struct Image<'a, O: Observer> {
     trace: &'a Trace,
@@ -324,7 +332,7 @@ struct Image<'a, O: Observer> {
 
 impl<O: Observer> Image<'_, O> {
     fn event(&mut self, event: &Event, events: &Events<'_>) {
-        if let Some(log) = &mut self.log {
+        if let Some(log) = log::<O>(&mut self.log) {
             log.event(event);
         }
         self.observer.event(event, events);
@@ -442,7 +450,7 @@ impl<O: Observer> Image<'_, O> {
     }
 
     fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<O::Note>, how: End) {
-        if let Some(log) = &mut self.log {
+        if let Some(log) = log::<O>(&mut self.log) {
             log.ended(block.slot, how);
         }
         self.observer.ended(at, address, block, how);
@@ -452,18 +460,16 @@ impl<O: Observer> Image<'_, O> {
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
         let made = Made { size, ..made };
-        let (observer, log) = (&mut *self.observer, &mut self.log);
+        let (observer, mut log) = (&mut *self.observer, log::<O>(&mut self.log));
         let of = (size, made.origin);
         let note = |replaced: Option<&Block<O::Note>>| {
             if let Some(block) = replaced {
-                if let Some(log) = log {
+                if let Some(log) = &mut log {
                     log.ended(block.slot, End::Replaced);
                 }
                 observer.ended(at, made.address, block, End::Replaced);
             }
-            let slot = log
-                .as_mut()
-                .map_or(0, |log| log.made(at.stack, made.origin, size));
+            let slot = log.map_or(0, |log| log.made(at.stack, made.origin, size));
             (slot, observer.made(at, &made))
         };
         self.heap

@@ -86,7 +86,7 @@ fn upper(word: u64) -> u32 {
 }
 
 impl Log {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, tag: u64, upper: u32, lower: u32) {
         if self.words.len() >= MOST_WORDS || upper > MOST_UPPER {
             self.drop_all();
@@ -111,7 +111,7 @@ impl Log {
     }
 
     /// To be called for each event, before its effects on blocks.
-    #[inline]
+    #[inline(always)]
     pub fn event(&mut self, event: &Event) {
         let call = match event.action {
             Action::Alloc { stack, .. }
