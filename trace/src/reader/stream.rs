@@ -46,7 +46,7 @@ pub struct Stream<'t> {
     current: Option<Entry>,
     next_seq: u32,
     /// What is left of the current chunk.
-    records: Option<Box<Chunk>>,
+    records: Option<Chunk>,
     /// Number of decoded calls of the current chunk.
     decoded: u32,
     lost_definitions: u64,
@@ -69,8 +69,8 @@ pub struct Stream<'t> {
 /// The records of a chunk, as the file has them.
 enum Chunk {
     Rows(Rows),
-    Columns(Columns<{ columns::COLUMNS }>),
-    Apart(Columns<{ columns::apart::COLUMNS }>),
+    Columns(Box<Columns<{ columns::COLUMNS }>>),
+    Apart(Box<Columns<{ columns::apart::COLUMNS }>>),
 }
 
 /// Events of a batch that stay in the processor's cache until they are taken.
@@ -234,10 +234,10 @@ impl<'t> Stream<'t> {
             let Some(mut records) = self.records.take() else {
                 return;
             };
-            let is_over = match &mut *records {
+            let is_over = match &mut records {
                 Chunk::Rows(rows) => self.decode_batch(rows, shared),
-                Chunk::Columns(columns) => self.decode_batch(columns, shared),
-                Chunk::Apart(columns) => self.decode_batch(columns, shared),
+                Chunk::Columns(columns) => self.decode_batch(&mut **columns, shared),
+                Chunk::Apart(columns) => self.decode_batch(&mut **columns, shared),
             };
             self.records = (!is_over).then_some(records);
         }
@@ -267,7 +267,7 @@ impl<'t> Stream<'t> {
                         }
                     }
                     self.begin(entry);
-                    self.records = Some(Box::new(records));
+                    self.records = Some(records);
                     return true;
                 }
                 Err(cause) => {
@@ -322,8 +322,8 @@ impl<'t> Stream<'t> {
         }
         let chunk = match (entry.columns, entry.ordered) {
             (false, _) => Some(Chunk::Rows(Rows::of(bytes))),
-            (true, false) => Columns::of(&bytes).map(Chunk::Columns),
-            (true, true) => Columns::of(&bytes).map(Chunk::Apart),
+            (true, false) => Columns::of(&bytes).map(|columns| Chunk::Columns(Box::new(columns))),
+            (true, true) => Columns::of(&bytes).map(|columns| Chunk::Apart(Box::new(columns))),
         };
         chunk.ok_or(DamageCause::Record)
     }
