@@ -1,7 +1,7 @@
 //! The second pass over a trace: counts the answers to the detectors' questions about sets of blocks.
 //!
 //! The first pass has facts of each origin alone, which do not show whether blocks of several origins,
-//! threads and callers lived at once. So the trace is read again with these sets, and every answer is
+//! threads and callers lived at once. So the calls are passed over again with these sets, and every answer is
 //! exact.
 //!
 //! A *buffer* is an allocation together with everything that realloc makes of it, until it is freed; it

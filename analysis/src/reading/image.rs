@@ -71,7 +71,8 @@ impl Analysis {
         progress: impl FnMut(),
     ) {
         let mut events = trace.events();
-        let mut log = O::LOOKS_AGAIN.then(Log::default);
+        let mut log =
+            O::LOOKS_AGAIN.then(|| Log::beside(self.again.iter().map(|again| &again.log)));
         let Walked {
             heap,
             mut sources,

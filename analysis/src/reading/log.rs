@@ -1,11 +1,11 @@
-//! The calls of an image in a few words, for a second observer of the same blocks: that takes a third of the time of
-//! reading the file again.
+//! The calls of an image, a word each, for a second observer of the same blocks: it takes less time than reading the
+//! file again.
 //!
 //! A block is named by a slot: the one that became free last, as the blocks of a stack. The log and its replay number
 //! the slots alike, so the log does not have the slots of new blocks.
 //!
-//! Invariant: `words.len()` ≤ `MOST_WORDS`, that is 128 MiB; a log that would be longer is empty, and the file is read
-//! again. A call takes one word, few take three.
+//! Invariant: the words of all logs ≤ `MOST_WORDS`, that is 128 MiB; a log that would have more is empty, and the file
+//! is read again. A realloc takes up to three words.
 
 use larder_trace::{Action, Event, Events, FreeCall, StackId};
 
@@ -28,7 +28,7 @@ const CALL: u64 = 1;
 const OTHER: u64 = 2;
 /// A block of an origin and a size.
 const MADE: u64 = 3;
-/// The end of the block of a slot; `how` has the upper number.
+/// The end of the block of a slot; the upper number is one of those below.
 const ENDED: u64 = 4;
 /// `CALL` and `MADE` in one: the stack is the origin's.
 const ALLOC: u64 = 5;
@@ -46,6 +46,7 @@ const LARGE: u32 = u32::MAX;
 #[derive(Default)]
 pub struct Log {
     words: Vec<u64>,
+    most_words: usize,
     large: Vec<u64>,
     /// By origin.
     stacks: Vec<StackId>,
@@ -86,9 +87,18 @@ fn upper(word: u64) -> u32 {
 }
 
 impl Log {
+    /// The log of one more image.
+    pub fn beside<'a>(others: impl Iterator<Item = &'a Log>) -> Self {
+        let used: usize = others.map(|log| log.words.len()).sum();
+        Self {
+            most_words: MOST_WORDS.saturating_sub(used),
+            ..Self::default()
+        }
+    }
+
     #[inline(always)]
     fn push(&mut self, tag: u64, upper: u32, lower: u32) {
-        if self.words.len() >= MOST_WORDS || upper > MOST_UPPER {
+        if self.words.len() >= self.most_words || upper > MOST_UPPER {
             self.drop_all();
             return;
         }
