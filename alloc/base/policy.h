@@ -49,10 +49,11 @@ inline constexpr size_t kSlabPurgeAfterBytes = size_t{4} << 20;
 // Bytes of slabs that it empties, then, until it looks at the clock again. Not measured.
 inline constexpr size_t kSlabPurgeStepBytes = size_t{256} << 10;
 inline constexpr uint64_t kSlabPurgeShare = 32, kSlabPurgeMinUs = 250, kSlabPurgeMaxUs = 20'000;
-// Refills of a heap from one look whether free memory is old enough to purge to the next. "Small
-// processes".
+// Refills of a heap from one look whether there is memory to purge to the next. "Memory back while
+// a program works".
 inline constexpr uint64_t kRefillsAPurge = 16;
-// Partial slabs of a class that such a purge leaves as they are. "Small processes".
+// Partial slabs of a class that such a purge leaves as they are. "Memory back while a program
+// works".
 inline constexpr size_t kHotSlabs = 4;
 // Slabs between two looks at the clock. Not measured.
 inline constexpr unsigned kSlabsAClockRead = 16;

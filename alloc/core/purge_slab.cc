@@ -11,8 +11,7 @@ namespace larder {
 namespace {
 
 constexpr uint32_t kMaxSystemPages = 64;
-static_assert(kPageBytes * kMaxSlabPages <= kMaxSystemPages * 4096,
-              "`gone` has a bit a page");
+static_assert(kPageBytes * kMaxSlabPages <= kMaxSystemPages * 4096, "`gone` has a bit a page");
 
 // System pages of the carved part that objects in use touch.
 uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t system_page) {

@@ -101,12 +101,13 @@ struct alignas(128) Slab {
   Segment* segment = nullptr;  // its first, if it spans several; nullptr for mappings
   uint16_t pages = 0;          // of slabs and spans
   uint16_t carved = 0;
-  uint16_t purged_at = 0;      // 1 + used at the last purge, or 0
-  bool zero = false;           // the content was zero when the page heap handed it out
-  bool guarded = false;        // one sampled object of `bytes` (guard.h)
-  float expected = 0;          // mean number of sample points on the `charged` bytes
+  uint16_t purged_at = 0;  // 1 + used at the last purge, or 0
+  bool zero = false;       // the content was zero when the page heap handed it out
+  bool guarded = false;    // one sampled object of `bytes` (guard.h)
+  float expected = 0;      // mean number of sample points on the `charged` bytes
   union {
-    // Of a slab. Bit i: system page i is purged, and the objects that start there are not in `free`.
+    // Of a slab. Bit i: system page i is purged, and the objects that start there are not in
+    // `free`.
     uint64_t decommitted = 0;
     size_t charged;  // of spans and mappings: bytes that the sampler has counted
   };

@@ -65,8 +65,8 @@ void* ThreadHeap::attach(int c, Slab* s) {
 }
 
 void ThreadHeap::join_partial(Slab* s) {
-  // First in, first out: it gathers more free objects before it is used. A heap that shrinks has more
-  // of these than it uses, and uses the same few.
+  // First in, first out: it gathers more free objects before it is used. A heap that shrinks has
+  // more of these than it uses, and uses the same few.
   SlabList& list = bins[s->size_class].partial;
   shrinking ? list.push_front(s) : list.push_back(s);
   with_partial.insert(s->size_class);
