@@ -1,11 +1,12 @@
-// bench_decimate MIB LARGEST [pulse]: much memory in blocks of mixed sizes, nine tenths freed at
-// random.
+// bench_decimate MIB LARGEST [pulse | work]: much memory in blocks of mixed sizes, nine tenths freed
+// at random.
 //
 // Behaves like a cache after a flush or a server after its busiest hour, and like the fragmentation
 // experiment of Robson (1977) in its random form: what is left lies all over the heap. The figure
 // is the memory that is still resident two seconds later (BENCH_IDLE=2), against a tenth of the
 // peak. With blocks of up to 4 KiB hardly a slab becomes free, only pages within slabs; with blocks
-// of up to 64 KiB most of the memory can be purged.
+// of up to 64 KiB most of the memory can be purged. Then nothing happens, or a thousand blocks are
+// allocated and freed every 50 ms (pulse), or without a pause (work: its time is measured alone).
 
 #include <vector>
 
@@ -54,14 +55,21 @@ void pulse(const Sizes& sizes, bench::Random& random) {
   }
 }
 
+std::size_t work(const Sizes& sizes, bench::Random& random) {
+  const std::size_t beats = bench::work(50'000);
+  for (std::size_t i = 0; i < beats; ++i) beat(sizes, random);
+  return beats * 1000;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::size_t bytes = bench::work(bench::number(argc, argv, 1, "MIB") * bench::kMiB);
   const std::size_t largest = bench::number(argc, argv, 2, "LARGEST size in bytes");
   const bool pulsing = argc > 3 && std::strcmp(argv[3], "pulse") == 0;
-  if (largest <= kSmallest || (argc > 3 && !pulsing)) {
-    std::fprintf(stderr, "usage: bench_decimate MIB LARGEST [pulse], LARGEST above %zu\n",
+  const bool working = argc > 3 && std::strcmp(argv[3], "work") == 0;
+  if (largest <= kSmallest || (argc > 3 && !pulsing && !working)) {
+    std::fprintf(stderr, "usage: bench_decimate MIB LARGEST [pulse | work], LARGEST above %zu\n",
                  kSmallest);
     return 2;
   }
@@ -83,7 +91,12 @@ int main(int argc, char** argv) {
   const std::size_t freed = blocks.size() / 10 * 9;
   for (std::size_t i = 0; i < freed; ++i) std::free(blocks[i]);
   if (pulsing) pulse(sizes, random);
-  watch.report(blocks.size());
+  if (working) {
+    const bench::Stopwatch beats;
+    beats.report(work(sizes, random));
+  } else {
+    watch.report(blocks.size());
+  }
   for (std::size_t i = freed; i < blocks.size(); ++i) std::free(blocks[i]);
   return 0;
 }

@@ -145,5 +145,23 @@ TEST_F(PurgeSlab, AHeapThatFreesMuchPurgesForAShareOfTheTime) {
   test_clock::go_on();
 }
 
+TEST_F(PurgeSlab, AHeapThatHasFreedMuchGoesOnToPurgeWhileItWorks) {
+  constexpr size_t kCount = 64 * kMib / 3000;
+  Objects objects(kCount, 3000);
+  test_clock::stop(100);
+  start_slab_purge_clock();
+  decimate(objects);
+  int64_t purged = stats::get(stats::kPurgedBytes);
+  std::vector<void*> few(100);
+  for (int i = 0; i < 200; ++i) {
+    test_clock::pass_ms(40);
+    for (void*& p : few) p = larder_malloc(3000);
+    for (void* p : few) larder_free(p);
+  }
+  EXPECT_GE(stats::get(stats::kPurgedBytes) - purged, int64_t{16} << 20);
+  objects.expect_intact();
+  test_clock::go_on();
+}
+
 }  // namespace
 }  // namespace larder

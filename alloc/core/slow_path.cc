@@ -120,11 +120,11 @@ LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
     if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
-    void* p = heap->refill(int(c));
     if (heap->is_time_to_purge()) {
       purge_tick();
       heap->purge_if_shrinking();
     }
+    void* p = heap->refill(int(c));
     SamplePoint* point = std::exchange(heap->sampled_point, nullptr);
     if (likely(point == nullptr)) return p;
     return sample_small(point, int(c), size_bytes, caller, &heap->countdown);

@@ -37,7 +37,7 @@ namespace larder {
 // The owner word of a thread without a heap: equals no slab's owner, not even the null slab's.
 inline constexpr uintptr_t kNoHeap = 1;
 
-// All of a thread's static TLS: 560 bytes, so that a dlopened Larder finds room for it.
+// All of a thread's static TLS: 592 bytes, so that a dlopened Larder finds room for it.
 //
 // `last` is the object that malloc handed out last, from *last_head; kNoLast once the heap adopts a
 // slab or releases deferred frees. A free of `last`, whose slab the heap owns, pushes to
