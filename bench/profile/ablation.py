@@ -49,11 +49,11 @@ VARIANTS = {
     "last-span": [
         ("core/heap_cache.cc", "if (last_freed != nullptr || s->sample_point", "if (true || s->sample_point")],
     "more-cache": [("core/heap_cache.cc", "if (evicted_bytes < more_bytes) return;", "if (more_bytes != 0) return;")],
-    "carving-anew": [("core/heap_cache.cc", "if (s->size_class != c || own_lines ||", "if (s->size_class != c ||")],
+    "carving-anew": [("core/heap_cache.cc", "if (size > kCacheLine && size <= kCarvedAnewBytes)", "if (size == 0)")],
     "slab-purge": [
         ("core/thread_heap.cc",
-         "if (emptied_bytes < kSlabPurgeAfterBytes) return;",
-         "if (emptied_bytes != ~size_t{0}) return;")],
+         "if (emptied_bytes >= kSlabPurgeAfterBytes)",
+         "if (emptied_bytes == ~size_t{0})")],
     # remote, registry
     "remote-slots": [
         ("core/remote.cc",

@@ -144,6 +144,22 @@ impl Runner {
         ended
     }
 
+    /// Scripts are not copied: they look for their neighbours.
+    fn copies(
+        &self,
+        folder: &Path,
+        program: PathBuf,
+        library: &Path,
+    ) -> io::Result<(PathBuf, PathBuf)> {
+        let copy = |file: &Path| {
+            let to = folder.join(file.file_name().unwrap_or_default());
+            fs::copy(file, &to).map(|_| to)
+        };
+        let is_ours = program.parent() == Some(&self.bench) && program.extension().is_none();
+        let program = if is_ours { copy(&program)? } else { program };
+        Ok((program, copy(library)?))
+    }
+
     fn run_in(
         &self,
         folder: &Path,
@@ -155,15 +171,10 @@ impl Runner {
         let [output, out, err, work] =
             ["measured.json", "stdout", "stderr", "work"].map(|name| folder.join(name));
         fs::create_dir(&work).map_err(problem)?;
-        let mut library = allocator.library.clone();
         let words = self.words(workload, &work, settings.scale);
-        let mut program = PathBuf::from(&words[0]);
+        let (mut program, mut library) = (PathBuf::from(&words[0]), allocator.library.clone());
         if settings.copies {
-            library = copy_to(folder, &library).map_err(problem)?;
-            // Scripts look for their neighbours.
-            if program.parent() == Some(&self.bench) && program.extension().is_none() {
-                program = copy_to(folder, &program).map_err(problem)?;
-            }
+            (program, library) = self.copies(folder, program, &library).map_err(problem)?;
         }
         let library = preload::loadable_path(&library)?;
         let mut command = measured::command(self.bench.join(MEASURE));
@@ -217,23 +228,16 @@ impl Runner {
         }
         if let Some(cause) = measured.failure(self.limit_seconds) {
             let said = last_line(&fs::read(&err).unwrap_or_default());
-            let said = if said.is_empty() {
-                said
-            } else {
-                format!(": {said}")
-            };
-            return Ok(Ended::With(Outcome::Failure(format!("{cause}{said}"))));
+            let colon = if said.is_empty() { "" } else { ": " };
+            return Ok(Ended::With(Outcome::Failure(format!(
+                "{cause}{colon}{said}"
+            ))));
         }
         let printed = fs::read(&out).map_err(problem)?;
         Ok(Ended::With(Outcome::Figures(
             measured.figures(&last_object(&printed)),
         )))
     }
-}
-
-fn copy_to(folder: &Path, file: &Path) -> io::Result<PathBuf> {
-    let copy = folder.join(file.file_name().unwrap_or_default());
-    fs::copy(file, &copy).map(|_| copy)
 }
 
 impl Measured {
