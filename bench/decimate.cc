@@ -1,5 +1,5 @@
-// bench_decimate MIB LARGEST [pulse | work]: much memory in blocks of mixed sizes, nine tenths freed
-// at random.
+// bench_decimate MIB LARGEST [pulse | work]: much memory in blocks of mixed sizes, nine tenths
+// freed at random.
 //
 // Behaves like a cache after a flush or a server after its busiest hour, and like the fragmentation
 // experiment of Robson (1977) in its random form: what is left lies all over the heap. The figure

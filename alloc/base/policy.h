@@ -42,7 +42,7 @@ inline constexpr unsigned kMaxCachedSpanPages = 32;
 inline constexpr unsigned kSpanFitShare = 4;
 // Bytes that all heaps together may cache beyond LARDER_HEAP_EMPTY_KIB each. "What a heap keeps".
 inline constexpr size_t kCacheExtraBytes = size_t{16} << 20;
-// A heap that has emptied this many bytes of slabs, and needed none meanwhile, purges its partial
+// A heap that has emptied this many bytes of slabs more than it has needed since purges its partial
 // slabs. It may use one part in kSlabPurgeShare of the process's time, which it saves up: between
 // the minimum and the maximum in microseconds. "Small processes".
 inline constexpr size_t kSlabPurgeAfterBytes = size_t{4} << 20;

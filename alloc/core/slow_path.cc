@@ -209,9 +209,11 @@ void free_empty(Slab* s) noexcept {
   unsigned early = purge_early_count();
   // The heap frees more than it allocates. Deferred frees might keep other slabs from becoming
   // empty.
+  size_t before = heap->emptied_bytes;
   if (heap->emptied(s)) {
     heap->release_some_deferred();
-    if (heap->emptied_bytes >= kSlabPurgeStepBytes) heap->purge_if_shrinking();
+    if (before / kSlabPurgeStepBytes != heap->emptied_bytes / kSlabPurgeStepBytes)
+      heap->purge_if_shrinking();
   }
   follow_early_purge(heap, early);
 }

@@ -68,7 +68,7 @@ void ThreadHeap::join_partial(Slab* s) {
   // First in, first out: it gathers more free objects before it is used. A heap that shrinks has
   // more of these than it uses, and uses the same few.
   SlabList& list = bins[s->size_class].partial;
-  shrinking ? list.push_front(s) : list.push_back(s);
+  is_shrinking() ? list.push_front(s) : list.push_back(s);
   with_partial.insert(s->size_class);
 }
 
@@ -355,9 +355,7 @@ constinit std::atomic<uint64_t> slab_purge_paid_us{0};
 void start_slab_purge_clock() { slab_purge_paid_us.store(os::now_us(), std::memory_order_relaxed); }
 
 void ThreadHeap::purge_if_shrinking() {
-  if (emptied_bytes >= kSlabPurgeAfterBytes) shrinking = true;
-  if (!shrinking) return;
-  emptied_bytes = 0;
+  if (!is_shrinking()) return;
   if (release_rate() == 0) return;
   uint64_t now = os::now_us(), paid = slab_purge_paid_us.load(std::memory_order_relaxed);
   uint64_t oldest = now - kSlabPurgeMaxUs * kSlabPurgeShare;
@@ -366,7 +364,7 @@ void ThreadHeap::purge_if_shrinking() {
   if (since > now || credit < kSlabPurgeMinUs ||
       !slab_purge_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
     return;
-  if (!purge_partial(now + credit)) shrinking = false;
+  if (!purge_partial(now + credit)) emptied_bytes = 0;
   uint64_t spent = os::now_us() - now;
   slab_purge_paid_us.fetch_add((spent - credit) * kSlabPurgeShare, std::memory_order_relaxed);
 }
@@ -381,7 +379,7 @@ bool ThreadHeap::purge_partial(uint64_t end_us) {
     // From the back, without the first few: what is used next should keep its memory.
     const SlabList& list = bins[purge_class].partial;
     size_t left = list.size();
-    for (Slab* s = list.back(); left > kept; --left, s = s->prev) {
+    for (Slab* s = list.back(); s != nullptr && left > kept; --left, s = s->prev) {
       purged |= slab_purge(s);
       if (++looks % kSlabsAClockRead == 0 && os::now_us() >= end_us) {
         ++purge_class;
@@ -407,9 +405,16 @@ Slab* ThreadHeap::usable_partial(int c) {
   return s;
 }
 
+void ThreadHeap::note_needed(const Slab* empty) {
+  size_t bytes = slab_bytes(empty);
+  emptied_bytes -= bytes < emptied_bytes ? bytes : emptied_bytes;
+}
+
 Slab* ThreadHeap::fresh_slab(int c) {
-  emptied_bytes = 0;
-  if (Slab* s = cache.take_slab(c)) return s;
+  if (Slab* s = cache.take_slab(c)) {
+    note_needed(s);
+    return s;
+  }
   remote_flush(this);
   collect_some();
   if (!shared) cache.raise_limit(kSizeClasses.pages[c] * kPageBytes);
@@ -423,7 +428,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   }
   if (s == nullptr) return nullptr;
   HeapCounters::add(counters.fresh_slabs, 1);
-  shrinking = false;
+  emptied_bytes = 0;
   s->set_owner(this);
   return s;
 }
@@ -459,7 +464,7 @@ void* ThreadHeap::refill_quickly(int c) {
   HeapCounters::add(counters.refills, 1);
   bin.deferred = 0;
   if (cached) {
-    emptied_bytes = 0;
+    note_needed(s);
     cache.remove_slab(s);
   } else {
     bin.partial.remove(s);

@@ -119,8 +119,7 @@ struct ThreadHeap {
   HeapCache cache;
   ClassesInTurn with_partial;   // bins[c].partial may not be empty
   ClassesInTurn with_deferred;  // bins[c].deferred may not be 0
-  size_t emptied_bytes;         // of slabs that became empty since one was needed
-  bool shrinking;               // purge_if_shrinking() has work
+  size_t emptied_bytes;         // of slabs that became empty, minus those needed since; or 0
   int purge_class;              // where purge_partial() continues
   HeapCounters counters;
   Countdown countdown;           // to the next sample point
@@ -177,6 +176,7 @@ struct ThreadHeap {
   // A heap that frees much more than it allocates purges its partial slabs, too, some at a time,
   // until it needs a new one or has purged all that it can.
   void purge_if_shrinking();
+  bool is_shrinking() const { return emptied_bytes >= kSlabPurgeAfterBytes; }
   // At one refill in kRefillsAPurge.
   bool is_time_to_purge() const {
     return counters.refills.load(std::memory_order_relaxed) % kRefillsAPurge == 0;
@@ -213,6 +213,7 @@ struct ThreadHeap {
   void disown(Slab* s);
   void take_remote(Slab* s);
   void cache_empty_slab(Slab* s);
+  void note_needed(const Slab* empty);
 };
 
 // In the constructor: the time for slab purges counts from here.

@@ -52,8 +52,8 @@ VARIANTS = {
     "carving-anew": [("core/heap_cache.cc", "if (size > kCacheLine && size <= kCarvedAnewBytes)", "if (size == 0)")],
     "slab-purge": [
         ("core/thread_heap.cc",
-         "if (emptied_bytes >= kSlabPurgeAfterBytes)",
-         "if (emptied_bytes == ~size_t{0})")],
+         "if (!is_shrinking()) return;",
+         "if (emptied_bytes != ~size_t{0}) return;")],
     # remote, registry
     "remote-slots": [
         ("core/remote.cc",
