@@ -22,7 +22,7 @@ inline constexpr uint32_t kDeferBytes = 16 * 1024, kMinDeferred = 4, kMaxDeferre
 inline constexpr size_t kMaxFull = 128, kMaxFullBytes = 2048 * 1024;
 // Slabs that a heap adopts beyond those that the class needed, before it passes slabs on to the
 // central list. "Heaps that only free".
-inline constexpr unsigned kIdleAdoptions = 8;
+inline constexpr unsigned kIdleAdoptions = 4;
 // Bytes. An empty slab of objects of more than a cache line, up to this, is carved anew: a list in
 // address order is prefetched. "Batches".
 inline constexpr uint32_t kCarvedAnewBytes = 1024;
@@ -66,8 +66,8 @@ inline constexpr size_t kWaitingBytes = 512 * 1024, kAllWaitingBytes = size_t{12
 // Heaps of threads: this many a processor, and at least kMinHeaps. "A thousand threads" has more;
 // these are not measured.
 inline constexpr size_t kHeapsPerCpu = 4, kMinHeaps = 64;
-// A new thread's first frees, this many, take no heap: more than what a thread frees at its end of
-// other threads' thread-local storage. Not measured.
+// The first frees of a thread without a heap, this many, take none: more than what a thread frees
+// at its end of other threads' thread-local storage. "A thousand threads".
 inline constexpr uint8_t kFreesWithoutHeap = 16;
 // Shared heaps, one a processor. Bounds a table; no machine had more processors. Not measured.
 inline constexpr unsigned kMaxShared = 256;

@@ -9,7 +9,7 @@
 // in use for their slabs, which any heap may own. The store of count[c] ends a sequence.
 // Thread safety: any thread, and any signal handler. fork's child forgets what was cached.
 // Bounds: max_deferred[c] objects a class; one cache for each of the first kMaxShared CPUs, made
-// when a thread without a heap first allocates there.
+// when a thread without a heap first allocates or frees there.
 #pragma once
 
 #include <stddef.h>

@@ -54,9 +54,9 @@ Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
     case kFull:
       if (!remote_try_adopt(s)) return Attempt::kRetry;
       HeapCounters::add(heap->counters.adopted_slabs, 1);
-      // A shared heap owns only what it allocates from: otherwise threads that free after the end
-      // of their own heap would gather slabs in it.
-      if (heap->shared) {
+      // A shared heap owns what threads that share use: others that free there, before they have a
+      // heap or after its end, would gather slabs in it.
+      if (heap->shared && thread_state.phase != ThreadState::kSurplus) {
         heap->adopt_to_central(s, chain);
       } else {
         heap->adopt(s);

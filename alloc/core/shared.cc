@@ -51,6 +51,7 @@ void* shared_malloc(int c, size_t size_bytes, void* caller) {
 void shared_free(void* p, int c) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return;
+  cpu_cache_make();
   set_next(p, nullptr);
   for (int i = batch(c); i > 0; --i) {
     void* more = cpu_cache_pop(c);

@@ -78,11 +78,12 @@ void* allocate_uncached(size_t size_bytes, size_t align, bool* zero, void* calle
   return charge_large(p, size_bytes, *zero, caller);
 }
 
-// A new thread's first frees may be its last, after its keys' destructors: glibc frees the
-// thread-local storage of the stacks that it caches no longer. Nothing would give up a heap there.
+// A thread's first frees may be its last, after its keys' destructors: glibc frees the thread-local
+// storage of the stacks that it caches no longer. Nothing would give up a heap there. And those of
+// a thread that shares: a heap that another thread has left would go on to the next at its end.
 ThreadHeap* heap_for_free() {
   ThreadState& t = thread_state;
-  if (t.phase != ThreadState::kNew || t.frees == kFreesWithoutHeap) return thread_heap();
+  if (t.heap != nullptr || t.frees == kFreesWithoutHeap) return thread_heap();
   ++t.frees;
   return nullptr;
 }

@@ -55,7 +55,7 @@ struct ThreadState {
   uintptr_t owner = kNoHeap;  // the heap, as in Slab::owner_
   Phase phase = kNew;
   bool busy = false;  // in a slow path: a signal handler must not touch the heap
-  uint8_t frees = 0;  // while kNew, up to kFreesWithoutHeap
+  uint8_t frees = 0;  // while it has no heap, up to kFreesWithoutHeap
   uint32_t id = 0;    // thread_id(); 0 until first used
 
   constexpr ThreadState() {
