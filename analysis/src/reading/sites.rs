@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use clap::ValueEnum;
+use foldhash::fast::RandomState;
 use larder_base::order;
 use rustc_hash::FxHashMap;
 
@@ -222,7 +223,8 @@ impl Site {
 #[derive(Default)]
 pub struct SiteTable {
     sites: Vec<Site>,
-    by_key: HashMap<SiteKey, SiteId>,
+    /// Has names of the trace; see `StackTable`.
+    by_key: HashMap<SiteKey, SiteId, RandomState>,
     /// The index of each stack in its site, if stacks are kept.
     places: Option<FxHashMap<(SiteId, &'static str, Chain), usize>>,
     /// The peak of which the sites' `peak_bytes` are shares.
