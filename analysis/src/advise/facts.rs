@@ -254,21 +254,22 @@ const SWEPT_LINES: usize = 4;
 /// The largest counted number of lines.
 pub const MOST_LINES: usize = 8;
 
-/// The first lines whose blocks are freed below a call.
-pub type Lines = [Option<Place>; MOST_LINES];
+/// The first lines whose blocks are freed below a call, and their number.
+pub type Lines = ([Place; MOST_LINES], u32);
 
 /// By call. A call with `MOST_LINES` needs no look at its callers, so a stack takes a step or two.
 fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Lines> {
     let mut below: FxHashMap<StackKey, Lines> = FxHashMap::default();
     for site in sites {
         for call in site.owner.iter().flat_map(|owner| owner.frees.outward()) {
-            let lines = below.entry(call).or_default();
-            if lines[MOST_LINES - 1].is_some() {
+            let (lines, count) = below.entry(call).or_default();
+            let known = *count as usize;
+            if known == MOST_LINES {
                 break;
             }
-            let next = |line: &&mut Option<Place>| line.is_none_or(|line| line == site.place);
-            if let Some(line) = lines.iter_mut().find(next) {
-                *line = Some(site.place);
+            if !lines[..known].contains(&site.place) {
+                lines[known] = site.place;
+                *count += 1;
             }
         }
     }
@@ -316,7 +317,7 @@ impl ImageFacts {
         let shared = b.iter().find(|call| a.contains(call));
         let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
         let lines = shared.and_then(|call| freed_below.get(call));
-        lines.map_or(0, |lines| lines.iter().flatten().count())
+        lines.map_or(0, |(_, count)| *count as usize)
     }
 
     /// Forgets that these known leaks were lost; returns a line for each that was there.

@@ -266,7 +266,7 @@ pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
 }
 
 /// The number of a source line, or of a function or address without one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u32);
 
 /// Numbers places, each frame once. The frames outlive it.

@@ -82,6 +82,9 @@ impl Depths {
     }
 }
 
+/// Most blocks are young: the last entries are looked through one by one.
+const YOUNG: usize = 8;
+
 /// One thread's history.
 #[derive(Default)]
 pub struct Returns {
@@ -111,7 +114,12 @@ impl Returns {
 
     /// The largest number of frames that may have stayed on the stack from event `since` until now.
     pub fn stayed(&self, since: u64) -> u32 {
-        let after = self.dips.partition_point(|(event, _)| *event <= since);
+        let before = |(event, _): &(u64, u32)| *event <= since;
+        let (old, young) = self.dips.split_at(self.dips.len().saturating_sub(YOUNG));
+        let after = match young.iter().rposition(before) {
+            Some(last) => old.len() + last + 1,
+            None => old.partition_point(before),
+        };
         self.dips.get(after).map_or(u32::MAX, |(_, depth)| *depth)
     }
 }
@@ -143,6 +151,20 @@ mod tests {
         let all: Vec<u32> = ids.iter().map(|id| depths.of(&table, *id)).collect();
         assert_eq!(all, [1, 3, 3, 2, 2, 1]);
         assert_eq!(depths.of(&table, StackId::COMPLETE_ROOT), 0);
+    }
+
+    #[test]
+    fn calls_ever_deeper_stay_in_what_the_first_of_them_leaves() {
+        let whole: Vec<u64> = (1..=40).collect();
+        let paths: Vec<&[u64]> = (1..=whole.len()).map(|depth| &whole[..depth]).collect();
+        let (table, ids) = stacks(&paths);
+        let (mut returns, mut depths) = (Returns::default(), Depths::default());
+        ids.iter()
+            .for_each(|id| _ = returns.step(&table, &mut depths, *id));
+        for event in 1..whole.len() as u64 {
+            assert_eq!(returns.stayed(event), event as u32 - 1);
+        }
+        assert_eq!(returns.stayed(whole.len() as u64), u32::MAX);
     }
 
     #[test]
