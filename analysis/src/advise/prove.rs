@@ -165,7 +165,7 @@ impl Level {
     }
 }
 
-/// The level of each thread. Most programs have one, or one for each set.
+/// The level of each thread. That of the first needs no look-up: most sets have one.
 #[derive(Default)]
 struct Levels {
     first: Option<u32>,
@@ -209,15 +209,10 @@ struct Set {
 
 /// Invariant: `answer.least[part] <= live_bytes`.
 impl Set {
-    #[inline]
     fn enter(&mut self, part: usize) {
-        if self.part != Some(part) {
-            self.enter_new(part);
+        if self.part == Some(part) {
+            return;
         }
-    }
-
-    #[cold]
-    fn enter_new(&mut self, part: usize) {
         let least = &mut self.answer.least;
         match self.part {
             Some(before) if before < part => least[before + 1..=part].fill(self.live_bytes),
@@ -331,17 +326,14 @@ pub struct Note {
     thread: u32,
 }
 
-/// The role of an origin in pairs.
-const FIRST: u8 = 1;
-const SECOND: u8 = 2;
-
 /// What an origin's blocks count for.
 #[derive(Default)]
 struct Counted {
     /// The sets, and the call of each: an index in `Set::calls`.
     sets: Vec<(u32, Option<u32>)>,
-    /// In pairs: `FIRST`, `SECOND`.
-    role: u8,
+    /// The pairs of which it is the second; and whether it is the first of any.
+    pairs: Vec<u32>,
+    is_first: bool,
     watched: Option<u32>,
 }
 
@@ -365,8 +357,7 @@ pub struct Prover {
     counted: Vec<Counted>,
     sets: Vec<Set>,
     numbers: Vec<usize>,
-    /// By origin: the pairs of which it is the second, with the first's origins.
-    seconds: FxHashMap<u32, Vec<u32>>,
+    /// With the origins of the first.
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
     watched: Vec<Through>,
     /// By the frame directly below a watched call, until it is seen: the call, and the function.
@@ -393,7 +384,6 @@ impl Prover {
             counted: Vec::new(),
             sets: Vec::new(),
             numbers: Vec::new(),
-            seconds: FxHashMap::default(),
             pairs: Vec::new(),
             functions: FxHashMap::default(),
             path_of: Vec::new(),
@@ -451,12 +441,10 @@ impl Prover {
         let firsts: FxHashSet<u32> = first.iter().map(|origin| *origin as u32).collect();
         self.pairs.push((number, firsts, Together::default()));
         for origin in second {
-            self.seconds.entry(*origin as u32).or_default().push(pair);
+            self.counted(*origin).pairs.push(pair);
         }
-        for (role, origins) in [(FIRST, first), (SECOND, second)] {
-            for origin in origins {
-                self.counted(*origin).role |= role;
-            }
+        for origin in first {
+            self.counted(*origin).is_first = true;
         }
     }
 
@@ -467,9 +455,9 @@ impl Prover {
         &mut self.counted[origin]
     }
 
-    fn role(&self, origin: u32) -> u8 {
+    fn is_first(&self, origin: u32) -> bool {
         let counted = self.counted.get(origin as usize);
-        counted.map_or(0, |counted| counted.role)
+        counted.is_some_and(|counted| counted.is_first)
     }
 
     /// Records which functions run below the watched calls.
@@ -537,16 +525,13 @@ impl Prover {
 
     /// The first to which a new block belongs, if it is a second: the latest one that has none.
     fn pair_up(&mut self, thread: u32, note: &mut Note) {
-        let role = self.role(note.root);
+        let is_first = self.is_first(note.root);
         let made = &mut self.threads.state(thread).made;
-        let pairs = match role & SECOND {
-            0 => None,
-            _ => self.seconds.get(&note.root),
-        };
-        for pair in pairs.into_iter().flatten() {
+        let counted = self.counted.get(note.root as usize);
+        for pair in counted.iter().flat_map(|counted| &counted.pairs) {
             let (_, firsts, together) = &mut self.pairs[*pair as usize];
-            let is_first = |recent: &Recent| recent.serial > 0 && firsts.contains(&recent.origin);
-            let Some(between) = made.iter().position(is_first) else {
+            let fits = |recent: &Recent| recent.serial > 0 && firsts.contains(&recent.origin);
+            let Some(between) = made.iter().position(fits) else {
                 continue;
             };
             together.made += 1;
@@ -558,20 +543,21 @@ impl Prover {
         made.copy_within(..NEAR - 1, 1);
         made[0] = Recent {
             origin: note.root,
-            serial: if role & FIRST == 0 { 0 } else { note.serial },
+            serial: if is_first { note.serial } else { 0 },
         };
     }
 
     /// Whether a block is freed near the other of its pair. A freed block is no longer a first.
     fn part_together(&mut self, thread: u32, note: &Note) {
-        let role = self.role(note.root);
-        if role & FIRST != 0 {
+        let is_first = self.is_first(note.root);
+        if is_first {
             let made = &mut self.threads.state(note.thread).made;
             let gone = made.iter_mut().find(|recent| recent.serial == note.serial);
             gone.into_iter().for_each(|recent| recent.serial = 0);
         }
         let ended = &mut self.threads.state(thread).ended_blocks;
-        if role != 0 {
+        // Of other origins no block has a partner.
+        if is_first || note.pair > 0 {
             for (between, other) in ended.iter().enumerate() {
                 let second_ends = note.pair > 0 && other.serial == note.partner;
                 let first_ends = other.pair > 0 && other.partner == note.serial;
@@ -688,7 +674,7 @@ impl Observer for Prover {
     fn end_image(&mut self, _image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         let mut firsts: FxHashSet<u64> = FxHashSet::default();
         live(&mut |_, block| {
-            if self.role(block.note.root) & FIRST != 0 {
+            if self.is_first(block.note.root) {
                 firsts.insert(block.note.serial);
             }
         });
