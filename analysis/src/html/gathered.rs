@@ -2,17 +2,23 @@
 //!
 //! Memory: by the distinct stacks, each with the parts of the timeline and the threads in which it allocates.
 
-use larder_trace::{Event, Events, Trace};
+use larder_trace::{Action, Event, Events, Trace};
 use rustc_hash::FxHashMap;
 
+use super::called::{self, Called};
 use super::timeline::SITES;
 use crate::reading::heap::Block;
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::reading::sites::SiteStack;
-use crate::reading::stacks::Stacks;
+use crate::reading::stacks::{Life, Stacks};
 use crate::reading::timeline::{Timeline, TimelineObserver};
 
-type Note = <Stacks as Observer>::Note;
+/// The number of the thread that allocated a block, and of this allocation in the thread.
+#[derive(Clone, Copy, Default)]
+pub struct Note {
+    thread: u32,
+    number: u64,
+}
 
 /// The timeline's columns are told apart by stack in up to this many groups.
 const SPANS: usize = 32;
@@ -48,8 +54,20 @@ pub struct ThreadSums {
     pub live_bytes: u64,
 }
 
+/// An origin of the current image.
+#[derive(Clone, Copy, Default)]
+struct Own {
+    /// What the thread that allocated there last has allocated since another one did.
+    thread: u32,
+    calls: u64,
+    bytes: u64,
+    /// Blocks that ended before their thread allocated again.
+    temporary: u64,
+}
+
 pub struct Gathered {
     pub stacks: Stacks,
+    pub called: Called,
     pub timeline: TimelineObserver,
     /// By the number of binary digits of the size: 0, 1, 2–3, 4–7 …
     pub sizes: [SizeClass; 65],
@@ -58,8 +76,10 @@ pub struct Gathered {
     numbers: FxHashMap<u32, usize>,
     /// The last of them that was asked for.
     latest: Option<(u32, usize)>,
-    /// Calls and bytes by the thread's number and the current image's origin.
-    made: FxHashMap<(usize, usize), (u64, u64)>,
+    /// By the current image's origins.
+    own: Vec<Own>,
+    /// Further calls and bytes, by the thread's number and the origin.
+    made: FxHashMap<(u32, usize), (u64, u64)>,
     /// By the rows of `stacks`.
     cells: Vec<Vec<Cell>>,
 }
@@ -68,20 +88,28 @@ impl Gathered {
     pub fn new() -> Self {
         Self {
             stacks: Stacks::default(),
+            called: called::observer(),
             timeline: TimelineObserver::new(SITES),
             sizes: [SizeClass::default(); 65],
             threads: Vec::new(),
             numbers: FxHashMap::default(),
             latest: None,
+            own: Vec::new(),
             made: FxHashMap::default(),
             cells: Vec::new(),
         }
     }
 
+    #[inline]
     fn thread(&mut self, id: u32) -> usize {
-        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == id) {
-            return number;
+        match self.latest {
+            Some((latest, number)) if latest == id => number,
+            _ => self.other_thread(id),
         }
+    }
+
+    #[inline(never)]
+    fn other_thread(&mut self, id: u32) -> usize {
         let number = *self.numbers.entry(id).or_insert_with(|| {
             self.threads.push(ThreadSums {
                 thread: id,
@@ -91,6 +119,20 @@ impl Gathered {
         });
         self.latest = Some((id, number));
         number
+    }
+
+    #[inline(never)]
+    fn set_aside(&mut self, origin: usize) {
+        if self.own.len() <= origin {
+            self.own.resize(origin + 1, Own::default());
+        }
+        let own = &mut self.own[origin];
+        if own.calls == 0 {
+            return;
+        }
+        let (calls, bytes) = self.made.entry((own.thread, origin)).or_default();
+        *calls += std::mem::take(&mut own.calls);
+        *bytes = bytes.saturating_add(std::mem::take(&mut own.bytes));
     }
 
     /// The threads with the most calls, whose parts are told apart.
@@ -175,50 +217,67 @@ impl Observer for Gathered {
 
     fn begin_image(&mut self, trace: &Trace) {
         self.timeline.begin_image(trace);
+        self.called.begin_image(trace);
     }
 
+    #[inline]
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         self.timeline.event(event, events);
-        self.stacks.event(event, events);
+        if !matches!(event.action, Action::Alloc { .. } | Action::Free { .. }) {
+            self.called.event(event, events);
+        }
     }
 
+    #[inline]
     fn made(&mut self, moment: Moment, made: &Made<'_, Note>) -> Note {
         let class = &mut self.sizes[(u64::BITS - made.size.leading_zeros()) as usize];
         class.calls += 1;
         class.bytes = class.bytes.saturating_add(made.size);
-        let thread = self.thread(moment.thread);
-        let (calls, bytes) = self.made.entry((thread, made.origin.index())).or_default();
-        *calls += 1;
-        *bytes = bytes.saturating_add(made.size);
+        let (number, origin) = (self.thread(moment.thread), made.origin.index());
+        let thread = number as u32;
+        if self.own.get(origin).is_none_or(|own| own.thread != thread) {
+            self.set_aside(origin);
+            self.own[origin].thread = thread;
+        }
+        let own = &mut self.own[origin];
+        own.calls += 1;
+        own.bytes = own.bytes.saturating_add(made.size);
         self.timeline.add(made.origin, made.size);
-        self.stacks.made(moment, made)
+        let sums = &mut self.threads[number];
+        sums.calls += 1;
+        Note {
+            thread,
+            number: sums.calls,
+        }
     }
 
-    fn ended(&mut self, moment: Moment, address: u64, block: &Block<Note>, how: End) {
+    #[inline]
+    fn ended(&mut self, moment: Moment, _address: u64, block: &Block<Note>, how: End) {
         if matches!(how, End::Freed(_)) {
             let thread = self.thread(moment.thread);
             let sums = &mut self.threads[thread];
             sums.frees += 1;
-            sums.foreign += u64::from(block.note.thread != moment.thread);
+            sums.foreign += u64::from(block.note.thread as usize != thread);
+        }
+        if self.threads[block.note.thread as usize].calls == block.note.number {
+            self.own[block.origin.index()].temporary += 1;
         }
         self.timeline.remove(block.origin, block.size);
-        self.stacks.ended(moment, address, block, how);
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         live(&mut |_, block| {
-            if let Some(number) = self.numbers.get(&block.note.thread) {
-                let sum = &mut self.threads[*number].live_bytes;
-                *sum = sum.saturating_add(block.size);
-            }
+            let sum = &mut self.threads[block.note.thread as usize].live_bytes;
+            *sum = sum.saturating_add(block.size);
         });
         let first = self.cells.len();
         self.cells
             .resize_with(first + image.sources.len(), Vec::new);
-        for ((part, origin), (calls, bytes)) in self.made.drain() {
-            let sums = &mut self.threads[part];
-            sums.calls += calls;
-            sums.bytes = sums.bytes.saturating_add(bytes);
+        (0..self.own.len()).for_each(|origin| self.set_aside(origin));
+        for ((thread, origin), (calls, bytes)) in self.made.drain() {
+            let part = thread as usize;
+            let sum = &mut self.threads[part].bytes;
+            *sum = sum.saturating_add(bytes);
             self.cells[first + origin].push(Cell { part, calls, bytes });
         }
         self.latest = None;
@@ -226,6 +285,9 @@ impl Observer for Gathered {
             self.threads[number].pid = image.trace.process().pid;
         }
         self.timeline.finish(image);
-        self.stacks.end_image(image, live);
+        let lives = self.own.drain(..);
+        let lives = lives.map(|own| Life::of_temporary(own.temporary));
+        self.stacks.add_image(image, lives.collect());
+        self.called.end_image(image, &|_| {});
     }
 }

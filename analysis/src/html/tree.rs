@@ -6,13 +6,17 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
 use super::document::Names;
 use super::gathered::{Cell, Gathered};
 use crate::reading::attribute::functions;
-use crate::reading::naming::{frame_name, frame_place, without_start};
+use crate::reading::chain::{Chain, StackKey};
+use crate::reading::naming::{
+    frame_name, frame_place, is_first, is_interpreter, is_start, without_start,
+};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::sites::{SiteId, SiteStack, SiteTable, SortKey};
 
@@ -81,6 +85,9 @@ pub struct Tree {
     /// The parent and the frame of each; the root is its own parent, and has no frame.
     nodes: Vec<(usize, usize)>,
     children: FxHashMap<(usize, usize), usize>,
+    /// The nodes of stacks which callees do not change, and their frames; the outermost ones have just frames that are
+    /// not shown.
+    shared: FxHashMap<StackKey, (usize, usize)>,
     rows: Vec<Row>,
     others: Vec<Other>,
 }
@@ -91,6 +98,7 @@ impl Tree {
             frames: Frames::default(),
             nodes: vec![(0, usize::MAX)],
             children: FxHashMap::default(),
+            shared: FxHashMap::default(),
             rows: Vec::new(),
             others: Vec::new(),
         };
@@ -126,22 +134,70 @@ impl Tree {
 
     /// The node of a stack.
     pub fn add(&mut self, stack: &SiteStack) -> usize {
-        let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
-        let frames = without_start(&frames);
-        let outermost = frames.iter().rev().enumerate();
-        let kept = outermost.filter(|(index, frame)| {
-            let is_near = *index < DEPTH / 2 || index + DEPTH / 2 >= frames.len();
-            is_near && !frame.family
-        });
-        let mut at = 0;
-        for (_, frame) in kept {
-            let step = (at, self.frames.of(frame));
-            at = *self.children.entry(step).or_insert_with(|| {
-                self.nodes.push(step);
-                self.nodes.len() - 1
-            });
+        let node = self.add_to_shared(&stack.chain);
+        node.unwrap_or_else(|| self.add_whole(&stack.chain))
+    }
+
+    fn step(&mut self, node: usize, frame: &ChainFrame) -> usize {
+        if frame.family {
+            return node;
         }
-        at
+        let step = (node, self.frames.of(frame));
+        *self.children.entry(step).or_insert_with(|| {
+            self.nodes.push(step);
+            self.nodes.len() - 1
+        })
+    }
+
+    /// Below callers whose node is known, if nothing of the rest of the stack could hide frames.
+    fn add_to_shared(&mut self, chain: &Chain) -> Option<usize> {
+        let (mut inner, mut shared) = (Vec::new(), None);
+        for (key, location) in chain.outward().zip(chain) {
+            shared = self.shared.get(&key).copied();
+            if shared.is_some() {
+                break;
+            }
+            inner.push((key, location));
+        }
+        let (mut node, mut depth) = shared?;
+        let rest = || {
+            inner
+                .iter()
+                .rev()
+                .flat_map(|(_, frames)| frames.iter().rev())
+        };
+        let is_plain = depth > 0 || rest().next().is_some_and(is_first);
+        depth += rest().count();
+        if !is_plain || depth > DEPTH || rest().any(is_start) {
+            return None;
+        }
+        depth -= rest().count();
+        for (key, location) in inner.into_iter().rev() {
+            for frame in location.iter().rev() {
+                node = self.step(node, frame);
+            }
+            depth += location.len();
+            self.shared.insert(key, (node, depth));
+        }
+        Some(node)
+    }
+
+    fn add_whole(&mut self, chain: &Chain) -> usize {
+        let frames: Vec<&ChainFrame> = functions(chain).collect();
+        let shown = without_start(&frames);
+        let is_cut = |at: usize| at == shown.len() && shown.last().copied().is_some_and(is_first);
+        let mut at = 0;
+        for (key, location) in chain.outward().zip(chain) {
+            if is_cut(at) && location.first().is_some_and(|frame| !is_interpreter(frame)) {
+                self.shared.insert(key, (0, 0));
+                break;
+            }
+            at += location.len();
+        }
+        let outermost = shown.iter().rev().enumerate();
+        let kept =
+            outermost.filter(|(index, _)| *index < DEPTH / 2 || index + DEPTH / 2 >= shown.len());
+        kept.fold(0, |node, (_, frame)| self.step(node, frame))
     }
 
     /// The name and the place of a site's frame.
@@ -220,8 +276,8 @@ impl Tree {
 #[derive(Default)]
 struct RowSums {
     weights: [u64; MEASURES.len()],
-    /// Calls and bytes by span, and by thread.
-    parts: [BTreeMap<usize, (u64, u64)>; 2],
+    /// Calls and bytes by span, and by thread; those without calls are none.
+    parts: [Vec<(u64, u64)>; 2],
 }
 
 impl RowSums {
@@ -231,45 +287,70 @@ impl RowSums {
         }
         for (parts, cells) in self.parts.iter_mut().zip([&row.spans, &row.threads]) {
             for cell in cells {
-                let (calls, bytes) = parts.entry(cell.part).or_default();
+                if parts.len() <= cell.part {
+                    parts.resize(cell.part + 1, (0, 0));
+                }
+                let (calls, bytes) = &mut parts[cell.part];
                 *calls = calls.saturating_add(cell.calls);
                 *bytes = bytes.saturating_add(cell.bytes);
             }
         }
     }
+
+    fn put(&self, out: &mut String) {
+        let used = self.weights.iter().rposition(|weight| *weight > 0);
+        for (place, weight) in self.weights[..used.map_or(0, |last| last + 1)]
+            .iter()
+            .enumerate()
+        {
+            if place > 0 {
+                out.push(',');
+            }
+            put_base_36(out, *weight);
+        }
+        for parts in &self.parts {
+            out.push(' ');
+            put_cells(out, parts, (self.weights[0], self.weights[1]));
+        }
+    }
 }
 
-fn base_36(mut number: u64) -> String {
-    let mut digits = Vec::new();
-    while number > 0 || digits.is_empty() {
-        digits.push(char::from_digit((number % 36) as u32, 36).unwrap_or('0'));
+fn put_base_36(out: &mut String, mut number: u64) {
+    // As many as of the largest number.
+    let (mut digits, mut from) = ([0; 13], 13);
+    while number > 0 || from == digits.len() {
+        from -= 1;
+        digits[from] = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
         number /= 36;
     }
-    digits.iter().rev().collect()
+    out.extend(digits[from..].iter().map(|digit| char::from(*digit)));
 }
 
 /// `part:calls.bytes,…` without what follows from the rest: a part is the next one, the bytes are the row's for so
 /// many of its calls, or the only part has all of its calls.
-fn cells(parts: &BTreeMap<usize, (u64, u64)>, whole: (u64, u64)) -> String {
-    let mut next = 0;
-    let cells = parts.iter().map(|(part, (calls, bytes))| {
-        let mut cell = String::new();
+fn put_cells(out: &mut String, parts: &[(u64, u64)], whole: (u64, u64)) {
+    let (mut next, begin) = (0, out.len());
+    let parts = parts.iter().enumerate();
+    for (part, (calls, bytes)) in parts.filter(|(_, (calls, _))| *calls > 0) {
+        if out.len() > begin {
+            out.push(',');
+        }
         let has_all = (*calls, *bytes) == whole;
-        if has_all || *part != next {
-            cell += &format!("{}:", base_36(*part as u64));
+        if has_all || part != next {
+            put_base_36(out, part as u64);
+            out.push(':');
         }
         if !has_all {
-            cell += &base_36(*calls);
+            put_base_36(out, *calls);
         }
         let [own, all] =
             [(*bytes, whole.0), (*calls, whole.1)].map(|(a, b)| u128::from(a) * u128::from(b));
         if own != all {
-            cell += &format!(".{}", base_36(*bytes));
+            out.push('.');
+            put_base_36(out, *bytes);
         }
         next = part + 1;
-        cell
-    });
-    cells.collect::<Vec<String>>().join(",")
+    }
 }
 
 /// The tree without what is too small to show.
@@ -322,27 +403,28 @@ impl Kept<'_> {
     /// `node site weights spans threads;`. Weights are `1,2,3`, without zeros at the end. The site is `-` if it is not
     /// shown.
     pub fn rows(&self, site: impl Fn(SiteId) -> Option<usize>) -> String {
-        let mut rows: BTreeMap<(usize, Option<usize>), RowSums> = BTreeMap::new();
-        for row in &self.tree.rows {
-            let key = (self.numbers[row.node], site(row.site));
-            rows.entry(key).or_default().add(row);
+        let key = |row: &Row| (self.numbers[row.node], site(row.site));
+        let rows = self.tree.rows.iter();
+        let mut rows: Vec<_> = rows.map(|row| (key(row), row)).collect();
+        order::sort_by_key(&mut rows, |(key, _)| *key);
+        let mut out = String::new();
+        for same in rows.chunk_by(|(a, _), (b, _)| a == b) {
+            let (node, site) = same[0].0;
+            let mut sums = RowSums::default();
+            same.iter().for_each(|(_, row)| sums.add(row));
+            if !out.is_empty() {
+                out.push(';');
+            }
+            put_base_36(&mut out, node as u64);
+            out.push(' ');
+            match site {
+                Some(site) => put_base_36(&mut out, site as u64),
+                None => out.push('-'),
+            }
+            out.push(' ');
+            sums.put(&mut out);
         }
-        let rows = rows.iter().map(|((node, site), sums)| {
-            let used = sums.weights.iter().rposition(|weight| *weight > 0);
-            let weights = sums.weights[..used.map_or(0, |last| last + 1)].iter();
-            let weights: Vec<String> = weights.map(|weight| base_36(*weight)).collect();
-            let [spans, threads] = &sums.parts;
-            let whole = (sums.weights[0], sums.weights[1]);
-            let columns = [
-                base_36(*node as u64),
-                site.map_or("-".to_owned(), |site| base_36(site as u64)),
-                weights.join(","),
-                cells(spans, whole),
-                cells(threads, whole),
-            ];
-            columns.join(" ")
-        });
-        rows.collect::<Vec<String>>().join(";")
+        out
     }
 
     /// `[title, whether it is a time, [node, weight…]]` of each measure that is not of allocations.
@@ -374,11 +456,17 @@ mod tests {
 
     #[test]
     fn cells_leave_out_what_follows() {
-        assert_eq!(base_36(u64::MAX), "3w5e11264sgsf");
-        let parts = BTreeMap::from([(0, (2, 20)), (1, (3, 31)), (35, (36, 359))]);
-        assert_eq!(cells(&parts, (41, 410)), "2,3.v,z:10.9z");
-        let one = BTreeMap::from([(36, (5, 50))]);
-        assert_eq!(cells(&one, (5, 50)), "10:");
-        assert_eq!(cells(&BTreeMap::new(), (5, 50)), "");
+        let put = |parts: &[(usize, (u64, u64))], whole| {
+            let (mut out, mut all) = (String::new(), vec![(0, 0); 37]);
+            parts.iter().for_each(|(part, cell)| all[*part] = *cell);
+            put_cells(&mut out, &all, whole);
+            out
+        };
+        let parts = [(0, (2, 20)), (1, (3, 31)), (35, (36, 359))];
+        assert_eq!(put(&parts, (41, 410)), "2,3.v,z:10.9z");
+        assert_eq!(put(&[(36, (5, 50))], (5, 50)), "10:");
+        assert_eq!(put(&[], (5, 50)), "");
+        let most = [(0, (u64::MAX, 0))];
+        assert_eq!(put(&most, (1, 1)), "3w5e11264sgsf.0");
     }
 }

@@ -60,13 +60,15 @@ impl TimelineObserver {
     }
 
     /// A block was allocated; `event` was called before.
+    #[inline]
     pub fn add(&mut self, origin: OriginId, size: u64) {
-        self.recording.change(origin.index(), Change::More(size));
+        self.recording.add(origin.index(), size);
     }
 
     /// A block was freed; `event` was called before.
+    #[inline]
     pub fn remove(&mut self, origin: OriginId, size: u64) {
-        self.recording.change(origin.index(), Change::Less(size));
+        self.recording.remove(origin.index(), size);
     }
 
     /// The image was read to its end.
@@ -93,8 +95,11 @@ impl Observer for TimelineObserver {
         self.recording = Recording::new(trace.clock().start_ticks);
     }
 
+    #[inline]
     fn event(&mut self, event: &Event, _events: &Events<'_>) {
-        self.recording.advance(event.time);
+        if event.time >= self.recording.until {
+            self.recording.advance(event.time);
+        }
     }
 
     fn made(&mut self, _moment: Moment, made: &Made<'_, ()>) {
@@ -108,12 +113,6 @@ impl Observer for TimelineObserver {
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _live: &Live<'_, ()>) {
         self.finish(image);
     }
-}
-
-#[derive(Clone, Copy)]
-enum Change {
-    More(u64),
-    Less(u64),
 }
 
 /// An origin's share of one column in which it changed.
@@ -130,7 +129,7 @@ pub struct Part {
 }
 
 /// An origin while it is recorded. `shown`, `changed_at`, `calls` and `bytes` are of the open column, if the
-/// origin changed in it.
+/// origin changed in it: if `changed_at` > `Recording::opened_at`.
 #[derive(Clone, Debug, Default)]
 struct Track {
     live: u64,
@@ -138,25 +137,18 @@ struct Track {
     changed_at: u64,
     calls: u64,
     bytes: u64,
-    open: bool,
     parts: Vec<Part>,
 }
 
-impl Track {
-    fn settle(&mut self, shown_at: u64) {
-        if shown_at >= self.changed_at {
-            self.shown = self.live;
-        }
-    }
-}
-
 /// Invariants: `totals` are of all columns before `open`; `live` = sum of `tracks[*].live`; of every
-/// column, `totals` = sum over the tracks of what they show in it.
+/// column, `totals` = sum over the tracks of what they show in it; `opened_at` <= `shown_at` <= `now`.
 struct Recording {
     start: u64,
     width: u64,
-    /// The open column.
+    /// The open column, the first time after it, and the number of changes before it.
     open: usize,
+    until: u64,
+    opened_at: u64,
     totals: Vec<u64>,
     live: u64,
     /// The highest live bytes in the open column, and the change after which they were reached.
@@ -175,6 +167,8 @@ impl Recording {
             start,
             width: 1,
             open: 0,
+            until: 0,
+            opened_at: 0,
             totals: Vec::new(),
             live: 0,
             most: 0,
@@ -185,34 +179,54 @@ impl Recording {
         }
     }
 
-    /// A change at the time of the last `advance`.
-    fn change(&mut self, origin: usize, change: Change) {
-        if self.tracks.len() <= origin {
-            self.tracks.resize(origin + 1, Track::default());
-        }
-        let track = &mut self.tracks[origin];
-        if !track.open {
-            track.open = true;
-            (track.calls, track.bytes) = (0, 0);
-            self.changed.push(origin);
-        }
-        if let Change::More(size) = change {
-            track.calls += 1;
-            track.bytes = track.bytes.saturating_add(size);
-        }
-        track.settle(self.shown_at);
-        self.now += 1;
-        track.changed_at = self.now;
-        let apply = |value: u64| match change {
-            Change::More(size) => value.saturating_add(size),
-            Change::Less(size) => value.saturating_sub(size),
-        };
-        track.live = apply(track.live);
-        self.live = apply(self.live);
+    /// More bytes at the time of the last `advance`.
+    #[inline]
+    fn add(&mut self, origin: usize, size: u64) {
+        let track = self.change(origin);
+        track.calls += 1;
+        track.bytes = track.bytes.saturating_add(size);
+        track.live = track.live.saturating_add(size);
+        self.live = self.live.saturating_add(size);
         if self.live > self.most {
             self.most = self.live;
             self.shown_at = self.now;
         }
+    }
+
+    #[inline]
+    fn remove(&mut self, origin: usize, size: u64) {
+        let track = self.change(origin);
+        track.live = track.live.saturating_sub(size);
+        self.live = self.live.saturating_sub(size);
+    }
+
+    /// The track of an origin, before its live bytes change.
+    #[inline]
+    fn change(&mut self, origin: usize) -> &mut Track {
+        if self
+            .tracks
+            .get(origin)
+            .is_none_or(|track| track.changed_at <= self.opened_at)
+        {
+            self.open(origin);
+        }
+        let track = &mut self.tracks[origin];
+        if track.changed_at <= self.shown_at {
+            track.shown = track.live;
+        }
+        self.now += 1;
+        track.changed_at = self.now;
+        track
+    }
+
+    #[inline(never)]
+    fn open(&mut self, origin: usize) {
+        if self.tracks.len() <= origin {
+            self.tracks.resize(origin + 1, Track::default());
+        }
+        let track = &mut self.tracks[origin];
+        (track.calls, track.bytes) = (0, 0);
+        self.changed.push(origin);
     }
 
     /// Opens the column of this time, unless it is past.
@@ -226,14 +240,17 @@ impl Recording {
         if column(self.width) > self.open {
             self.close_to(column(self.width));
         }
+        let end = self.width.saturating_mul(self.open as u64 + 1);
+        self.until = self.start.saturating_add(end);
     }
 
     /// Closes the open column and the unchanged ones up to this one, and opens this one.
     fn close_to(&mut self, column: usize) {
         for origin in self.changed.drain(..) {
             let track = &mut self.tracks[origin];
-            track.settle(self.shown_at);
-            track.open = false;
+            if track.changed_at <= self.shown_at {
+                track.shown = track.live;
+            }
             track.parts.push(Part {
                 column: self.open,
                 shown: track.shown,
@@ -246,7 +263,7 @@ impl Recording {
         self.totals.resize(column, self.live);
         self.open = column;
         self.most = self.live;
-        self.shown_at = self.now;
+        (self.opened_at, self.shown_at) = (self.now, self.now);
     }
 
     /// Merges pairs of columns; each shows the moment of the higher one.
@@ -316,8 +333,8 @@ impl Recording {
             origins.push(origin);
         }
         let mut ranked: Vec<(SiteId, (u64, Vec<usize>))> = by_site.into_iter().collect();
-        order::sort_by_key(&mut ranked, |(_, (weight, origins))| {
-            (std::cmp::Reverse(*weight), origins.clone())
+        order::sort_by(&mut ranked, |(_, (a, origins)), (_, (b, others))| {
+            b.cmp(a).then_with(|| origins.cmp(others))
         });
         let other_sites = ranked.len().saturating_sub(shown);
         ranked.truncate(shown);
@@ -369,12 +386,11 @@ mod tests {
     fn record(steps: &[Step]) -> Recording {
         let mut recording = Recording::new(1000);
         for (time, origin, bytes) in steps {
-            let change = match bytes {
-                0.. => Change::More(bytes.unsigned_abs()),
-                _ => Change::Less(bytes.unsigned_abs()),
-            };
             recording.advance(*time);
-            recording.change(*origin, change);
+            match bytes {
+                0.. => recording.add(*origin, bytes.unsigned_abs()),
+                _ => recording.remove(*origin, bytes.unsigned_abs()),
+            }
         }
         recording.close_to(recording.open + 1);
         recording
