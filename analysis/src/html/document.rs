@@ -70,7 +70,7 @@ pub struct Page<'a> {
     timed: Vec<SiteId>,
     sites: Vec<ShownSite>,
     tables: Vec<Table>,
-    tree: Tree,
+    tree: Tree<'a>,
 }
 
 impl<'a> Page<'a> {
@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
         let tables = called::tables(&gathered.called, &mut tree);
         let findings = findings.iter().map(|f| (f, table.intern(&f.site)));
         let findings: Vec<(&FindingText, SiteId)> = findings.collect();
-        let timed = gathered.timed().map(|stack| table.intern(&stack)).collect();
+        let timed = gathered.timed().map(|row| tree.site_of(row)).collect();
         let mut page = Self {
             analysis,
             gathered,

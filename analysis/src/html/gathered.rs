@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 
 use super::called::{self, Called};
 use super::timeline::SITES;
-use crate::reading::heap::Block;
+use super::tree::MEASURES;
+use crate::reading::heap::{Block, Origin};
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::reading::sites::SiteStack;
-use crate::reading::stacks::{Life, Stacks};
 use crate::reading::timeline::{Timeline, TimelineObserver};
 
 /// The number of the thread that allocated a block, and of this allocation in the thread.
@@ -25,11 +25,22 @@ const SPANS: usize = 32;
 /// Threads told apart by stack; the others are one.
 const THREADS: usize = 64;
 
+/// No thread's number has more than 32 bits.
+const NO_THREAD: (u64, usize) = (u64::MAX, 0);
+
 /// Calls and bytes of blocks whose size has this many binary digits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SizeClass {
     pub calls: u64,
     pub bytes: u64,
+}
+
+/// What allocates from one stack, in one image.
+pub struct Row {
+    pub stack: SiteStack,
+    image: usize,
+    sums: Origin,
+    temporary: u64,
 }
 
 /// What a stack allocates in a part of the run: a group of columns, or a thread.
@@ -66,34 +77,40 @@ struct Own {
 }
 
 pub struct Gathered {
-    pub stacks: Stacks,
+    /// Those of an image are in the order of its origins.
+    pub rows: Vec<Row>,
     pub called: Called,
-    pub timeline: TimelineObserver,
+    timeline: TimelineObserver,
+    /// The first row of its image.
+    first_drawn: usize,
+    images: usize,
     /// By the number of binary digits of the size: 0, 1, 2–3, 4–7 …
     pub sizes: [SizeClass; 65],
     pub threads: Vec<ThreadSums>,
     /// The numbers of the current image's threads in `threads`.
     numbers: FxHashMap<u32, usize>,
     /// The last of them that was asked for.
-    latest: Option<(u32, usize)>,
+    latest: (u64, usize),
     /// By the current image's origins.
     own: Vec<Own>,
     /// Further calls and bytes, by the thread's number and the origin.
     made: FxHashMap<(u32, usize), (u64, u64)>,
-    /// By the rows of `stacks`.
+    /// By row.
     cells: Vec<Vec<Cell>>,
 }
 
 impl Gathered {
     pub fn new() -> Self {
         Self {
-            stacks: Stacks::default(),
+            rows: Vec::new(),
             called: called::observer(),
             timeline: TimelineObserver::new(SITES),
+            first_drawn: 0,
+            images: 0,
             sizes: [SizeClass::default(); 65],
             threads: Vec::new(),
             numbers: FxHashMap::default(),
-            latest: None,
+            latest: NO_THREAD,
             own: Vec::new(),
             made: FxHashMap::default(),
             cells: Vec::new(),
@@ -103,7 +120,7 @@ impl Gathered {
     #[inline]
     fn thread(&mut self, id: u32) -> usize {
         match self.latest {
-            Some((latest, number)) if latest == id => number,
+            (latest, number) if latest == u64::from(id) => number,
             _ => self.other_thread(id),
         }
     }
@@ -117,7 +134,7 @@ impl Gathered {
             });
             self.threads.len() - 1
         });
-        self.latest = Some((id, number));
+        self.latest = (u64::from(id), number);
         number
     }
 
@@ -144,32 +161,22 @@ impl Gathered {
     }
 
     /// What a row's stack allocates by thread, in the order of `shown_threads`; nothing if there is but one.
-    pub fn by_thread(&self, row: usize, shown: &FxHashMap<usize, usize>) -> Vec<Cell> {
-        if self.threads.len() < 2 {
-            return Vec::new();
-        }
-        let cells = self.cells[row].iter().filter_map(|cell| {
+    pub fn by_thread(
+        &self,
+        row: usize,
+        shown: &FxHashMap<usize, usize>,
+    ) -> impl Iterator<Item = Cell> {
+        let cells = self.cells[row].iter().filter(|_| self.threads.len() > 1);
+        cells.filter_map(|cell| {
             let part = *shown.get(&cell.part)?;
             Some(Cell { part, ..*cell })
-        });
-        cells.collect()
-    }
-
-    /// A stack of each site of the timeline.
-    pub fn timed(&self) -> impl Iterator<Item = SiteStack> {
-        let sites = self
-            .drawn()
-            .map(|timeline| (self.first_row(timeline), &timeline.sites));
-        sites.into_iter().flat_map(move |(first, sites)| {
-            let origins = sites.iter().map(|(_, origin, _)| *origin);
-            origins.map(move |origin| self.stacks.rows[first + origin].charged())
         })
     }
 
-    /// An image's rows are in the order of its origins.
-    fn first_row(&self, timeline: &Timeline) -> usize {
-        let rows = &self.stacks.rows;
-        rows.partition_point(|row| row.image < timeline.image)
+    /// The row of a stack of each site of the timeline.
+    pub fn timed(&self) -> impl Iterator<Item = usize> {
+        let sites = self.drawn().into_iter().flat_map(|drawn| &drawn.sites);
+        sites.map(|(_, origin, _)| self.first_drawn + origin)
     }
 
     pub fn drawn(&self) -> Option<&Timeline> {
@@ -177,32 +184,38 @@ impl Gathered {
         timeline.filter(|found| found.peak_bytes > 0)
     }
 
+    /// By `tree::MEASURES`.
+    pub fn weights(&self, row: usize) -> [u64; MEASURES.len()] {
+        let peak = self.drawn_of(row).is_some();
+        let Row {
+            sums, temporary, ..
+        } = &self.rows[row];
+        [
+            sums.calls,
+            sums.bytes,
+            if peak { sums.peak_bytes } else { 0 },
+            sums.live_bytes,
+            *temporary,
+            sums.tiny,
+        ]
+    }
+
+    /// The timeline, if it is of the row's image, which then has the highest peak.
+    fn drawn_of(&self, row: usize) -> Option<&Timeline> {
+        self.drawn()
+            .filter(|drawn| self.rows[row].image == drawn.image)
+    }
+
     /// What a row's stack allocates by group of columns; nothing if another image has the timeline.
-    pub fn spans(&self, row: usize) -> Vec<Cell> {
-        let Some(timeline) = self.drawn() else {
-            return Vec::new();
-        };
-        if self.stacks.rows[row].image != timeline.image {
-            return Vec::new();
-        }
-        let first = self.first_row(timeline);
-        let mut cells: Vec<Cell> = Vec::new();
-        for part in timeline.parts.get(row - first).into_iter().flatten() {
-            let (group, calls, bytes) = (part.column / group(timeline), part.calls, part.bytes);
-            match cells.last_mut().filter(|cell| cell.part == group) {
-                Some(cell) => {
-                    cell.calls += calls;
-                    cell.bytes = cell.bytes.saturating_add(bytes);
-                }
-                None if calls == 0 => {}
-                None => cells.push(Cell {
-                    part: group,
-                    calls,
-                    bytes,
-                }),
-            }
-        }
-        cells
+    pub fn spans(&self, row: usize) -> impl Iterator<Item = Cell> {
+        let drawn = self.drawn_of(row);
+        let group = drawn.map_or(1, group);
+        let parts = drawn.and_then(|drawn| drawn.parts.get(row - self.first_drawn));
+        parts.into_iter().flatten().map(move |part| Cell {
+            part: part.column / group,
+            calls: part.calls,
+            bytes: part.bytes,
+        })
     }
 }
 
@@ -280,14 +293,29 @@ impl Observer for Gathered {
             *sum = sum.saturating_add(bytes);
             self.cells[first + origin].push(Cell { part, calls, bytes });
         }
-        self.latest = None;
+        self.latest = NO_THREAD;
         for (_, number) in self.numbers.drain() {
             self.threads[number].pid = image.trace.process().pid;
         }
-        self.timeline.finish(image);
-        let lives = self.own.drain(..);
-        let lives = lives.map(|own| Life::of_temporary(own.temporary));
-        self.stacks.add_image(image, lives.collect());
+        if self.timeline.finish(image) {
+            self.first_drawn = first;
+        }
+        let mut own = self.own.drain(..);
+        for (source, sums) in image.sources.iter().zip(image.origins) {
+            let stacks = image.events.stacks();
+            let chain = image.resolver.chain(image.trace, stacks, source.stack);
+            self.rows.push(Row {
+                stack: SiteStack {
+                    chain,
+                    site: source.site,
+                },
+                image: self.images,
+                sums: sums.clone(),
+                temporary: own.next().map_or(0, |own| own.temporary),
+            });
+        }
+        drop(own);
+        self.images += 1;
         self.called.end_image(image, &|_| {});
     }
 }

@@ -62,15 +62,6 @@ impl Frames {
     }
 }
 
-/// What is allocated at a node for a site.
-struct Row {
-    node: usize,
-    site: SiteId,
-    weights: [u64; MEASURES.len()],
-    spans: Vec<Cell>,
-    threads: Vec<Cell>,
-}
-
 /// What the trace measures of a node beside allocations.
 struct Other {
     title: &'static str,
@@ -80,7 +71,10 @@ struct Other {
 }
 
 /// All of them. Frames are told apart by their addresses, so the stacks have to outlive it.
-pub struct Tree {
+pub struct Tree<'g> {
+    gathered: &'g Gathered,
+    /// The numbers of the threads that are told apart.
+    threads: FxHashMap<usize, usize>,
     frames: Frames,
     /// The parent and the frame of each; the root is its own parent, and has no frame.
     nodes: Vec<(usize, usize)>,
@@ -88,36 +82,33 @@ pub struct Tree {
     /// The nodes of stacks which callees do not change, and their frames; the outermost ones have just frames that are
     /// not shown.
     shared: FxHashMap<StackKey, (usize, usize)>,
-    rows: Vec<Row>,
+    /// The node and the site of each row.
+    rows: Vec<(usize, SiteId)>,
     others: Vec<Other>,
 }
 
-impl Tree {
-    pub fn new(gathered: &Gathered, sites: &mut SiteTable) -> Self {
+impl<'g> Tree<'g> {
+    pub fn new(gathered: &'g Gathered, sites: &mut SiteTable) -> Self {
+        let threads = gathered.shown_threads().into_iter().enumerate();
         let mut tree = Self {
+            gathered,
+            threads: threads.map(|(part, number)| (number, part)).collect(),
             frames: Frames::default(),
             nodes: vec![(0, usize::MAX)],
             children: FxHashMap::default(),
             shared: FxHashMap::default(),
-            rows: Vec::new(),
+            rows: Vec::with_capacity(gathered.rows.len()),
             others: Vec::new(),
         };
-        let threads = gathered.shown_threads().into_iter().enumerate();
-        let threads = threads.map(|(part, number)| (number, part)).collect();
-        for (index, row) in gathered.stacks.rows.iter().enumerate() {
-            let (sums, temporary) = (&row.sums, row.life.temporary);
-            let (calls, bytes, peak) = (sums.calls, sums.bytes, sums.peak_bytes);
-            let charged = row.charged();
-            let row = Row {
-                node: tree.add(&charged),
-                site: sites.intern(&charged),
-                weights: [calls, bytes, peak, sums.live_bytes, temporary, sums.tiny],
-                spans: gathered.spans(index),
-                threads: gathered.by_thread(index, &threads),
-            };
+        for row in &gathered.rows {
+            let row = (tree.add(&row.stack), sites.intern(&row.stack));
             tree.rows.push(row);
         }
         tree
+    }
+
+    pub fn site_of(&self, row: usize) -> SiteId {
+        self.rows[row].1
     }
 
     /// Adds a measure of what does not allocate, of these sites with their stacks.
@@ -151,7 +142,7 @@ impl Tree {
 
     /// Below callers whose node is known, if nothing of the rest of the stack could hide frames.
     fn add_to_shared(&mut self, chain: &Chain) -> Option<usize> {
-        let (mut inner, mut shared) = (Vec::new(), None);
+        let (mut inner, mut shared) = (Vec::with_capacity(16), None);
         for (key, location) in chain.outward().zip(chain) {
             shared = self.shared.get(&key).copied();
             if shared.is_some() {
@@ -160,18 +151,20 @@ impl Tree {
             inner.push((key, location));
         }
         let (mut node, mut depth) = shared?;
-        let rest = || {
-            inner
-                .iter()
-                .rev()
-                .flat_map(|(_, frames)| frames.iter().rev())
-        };
-        let is_plain = depth > 0 || rest().next().is_some_and(is_first);
-        depth += rest().count();
-        if !is_plain || depth > DEPTH || rest().any(is_start) {
+        let mut last = depth;
+        for frame in inner
+            .iter()
+            .rev()
+            .flat_map(|(_, frames)| frames.iter().rev())
+        {
+            if (last == 0 && !is_first(frame)) || is_start(frame) {
+                return None;
+            }
+            last += 1;
+        }
+        if last == 0 || last > DEPTH {
             return None;
         }
-        depth -= rest().count();
         for (key, location) in inner.into_iter().rev() {
             for frame in location.iter().rev() {
                 node = self.step(node, frame);
@@ -218,9 +211,9 @@ impl Tree {
             let sum = &mut sums[node * measures + measure];
             *sum = sum.saturating_add(weight);
         };
-        for row in &self.rows {
-            for (measure, weight) in row.weights.iter().enumerate() {
-                add(row.node, measure, *weight);
+        for (row, (node, _)) in self.rows.iter().enumerate() {
+            for (measure, weight) in self.gathered.weights(row).into_iter().enumerate() {
+                add(*node, measure, weight);
             }
         }
         for (number, other) in self.others.iter().enumerate() {
@@ -229,11 +222,10 @@ impl Tree {
             }
         }
         for node in (1..self.nodes.len()).rev() {
-            let parent = self.nodes[node].0;
-            for measure in 0..measures {
-                let weight = sums[node * measures + measure];
-                let sum = &mut sums[parent * measures + measure];
-                *sum = sum.saturating_add(weight);
+            let (above, own) = sums.split_at_mut(node * measures);
+            let parent = &mut above[self.nodes[node].0 * measures..];
+            for (sum, weight) in parent.iter_mut().zip(&own[..measures]) {
+                *sum = sum.saturating_add(*weight);
             }
         }
         sums
@@ -261,7 +253,8 @@ impl Tree {
         };
         for (node, (parent, _)) in self.nodes.iter().enumerate() {
             // No child exceeds its parent, so the parent is kept, too.
-            if all.contains(&node) || weighs(node) {
+            let may_weigh = node == 0 || kept.nodes[kept.numbers[*parent]] == *parent;
+            if all.contains(&node) || (may_weigh && weighs(node)) {
                 kept.numbers.push(kept.nodes.len());
                 kept.nodes.push(node);
             } else {
@@ -281,20 +274,16 @@ struct RowSums {
 }
 
 impl RowSums {
-    fn add(&mut self, row: &Row) {
-        for (sum, weight) in self.weights.iter_mut().zip(row.weights) {
+    fn add(&mut self, tree: &Tree<'_>, row: usize) {
+        for (sum, weight) in self.weights.iter_mut().zip(tree.gathered.weights(row)) {
             *sum = sum.saturating_add(weight);
         }
-        for (parts, cells) in self.parts.iter_mut().zip([&row.spans, &row.threads]) {
-            for cell in cells {
-                if parts.len() <= cell.part {
-                    parts.resize(cell.part + 1, (0, 0));
-                }
-                let (calls, bytes) = &mut parts[cell.part];
-                *calls = calls.saturating_add(cell.calls);
-                *bytes = bytes.saturating_add(cell.bytes);
-            }
-        }
+        let [spans, threads] = &mut self.parts;
+        tree.gathered
+            .spans(row)
+            .for_each(|cell| add_cell(spans, cell));
+        let cells = tree.gathered.by_thread(row, &tree.threads);
+        cells.for_each(|cell| add_cell(threads, cell));
     }
 
     fn put(&self, out: &mut String) {
@@ -313,6 +302,15 @@ impl RowSums {
             put_cells(out, parts, (self.weights[0], self.weights[1]));
         }
     }
+}
+
+fn add_cell(parts: &mut Vec<(u64, u64)>, cell: Cell) {
+    if parts.len() <= cell.part {
+        parts.resize(cell.part + 1, (0, 0));
+    }
+    let (calls, bytes) = &mut parts[cell.part];
+    *calls = calls.saturating_add(cell.calls);
+    *bytes = bytes.saturating_add(cell.bytes);
 }
 
 fn put_base_36(out: &mut String, mut number: u64) {
@@ -355,7 +353,7 @@ fn put_cells(out: &mut String, parts: &[(u64, u64)], whole: (u64, u64)) {
 
 /// The tree without what is too small to show.
 pub struct Kept<'t> {
-    tree: &'t Tree,
+    tree: &'t Tree<'t>,
     /// Of each node, its number here, or that of the node above which is here.
     numbers: Vec<usize>,
     nodes: Vec<usize>,
@@ -403,22 +401,22 @@ impl Kept<'_> {
     /// `node site weights spans threads;`. Weights are `1,2,3`, without zeros at the end. The site is `-` if it is not
     /// shown.
     pub fn rows(&self, site: impl Fn(SiteId) -> Option<usize>) -> String {
-        let key = |row: &Row| (self.numbers[row.node], site(row.site));
-        let rows = self.tree.rows.iter();
-        let mut rows: Vec<_> = rows.map(|row| (key(row), row)).collect();
-        order::sort_by_key(&mut rows, |(key, _)| *key);
+        let mut sums: FxHashMap<(usize, Option<usize>), RowSums> = FxHashMap::default();
+        for (row, (node, id)) in self.tree.rows.iter().enumerate() {
+            let key = (self.numbers[*node], site(*id));
+            sums.entry(key).or_default().add(self.tree, row);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        order::sort_by_key(&mut sums, |(key, _)| *key);
         let mut out = String::new();
-        for same in rows.chunk_by(|(a, _), (b, _)| a == b) {
-            let (node, site) = same[0].0;
-            let mut sums = RowSums::default();
-            same.iter().for_each(|(_, row)| sums.add(row));
+        for ((node, site), sums) in &sums {
             if !out.is_empty() {
                 out.push(';');
             }
-            put_base_36(&mut out, node as u64);
+            put_base_36(&mut out, *node as u64);
             out.push(' ');
             match site {
-                Some(site) => put_base_36(&mut out, site as u64),
+                Some(site) => put_base_36(&mut out, *site as u64),
                 None => out.push('-'),
             }
             out.push(' ');
@@ -452,7 +450,97 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell as Mutable, OnceCell};
+    use std::rc::Rc;
+
     use super::*;
+    use crate::reading::chain::Location;
+    use crate::reading::plumbing::ModuleRole;
+    use crate::reading::resolve::{Language, ModuleLabel};
+    use crate::symbols::{FunctionName, SourceFrame};
+
+    fn location(
+        role: ModuleRole,
+        language: Language,
+        name: Option<&str>,
+        family: bool,
+    ) -> Location {
+        let module = ModuleLabel {
+            path: String::new(),
+            name: "module".to_owned(),
+            build_id: Vec::new(),
+            role,
+            language,
+        };
+        let source = SourceFrame {
+            function: name.map(|name| FunctionName::new(name, None)),
+            file: None,
+            line: None,
+            inlined: false,
+        };
+        Rc::new([ChainFrame {
+            source,
+            module: Rc::new(module),
+            address: 1,
+            family,
+            plumbing: false,
+            wrapper: Mutable::new(false),
+            writes_text: false,
+            container: OnceCell::new(),
+        }])
+    }
+
+    #[test]
+    fn callers_that_are_known_change_no_node() {
+        use Language::{Interpreter, Native, Python};
+        use ModuleRole::{Program, System};
+        let places = [
+            location(Program, Native, Some("a"), false),
+            location(Program, Native, Some("a"), false),
+            location(Program, Native, Some("b"), false),
+            location(Program, Native, None, false),
+            location(System, Native, Some("malloc"), true),
+            location(System, Native, None, false),
+            location(System, Native, Some("_start"), false),
+            location(Program, Interpreter, Some("c"), false),
+            location(Program, Python, Some("d"), false),
+        ];
+        let (gathered, mut sites) = (Gathered::new(), SiteTable::default());
+        let mut tree = Tree::new(&gathered, &mut sites);
+        let mut whole = Tree::new(&gathered, &mut sites);
+        let starts: [&[usize]; 4] = [&[], &[6], &[5, 6], &[7, 6]];
+        let chain = |start: &&[usize]| start.iter().map(|at| places[*at].clone()).collect();
+        let mut chains: Vec<Chain> = starts.iter().map(chain).collect();
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..20_000 {
+            let callers = match random(64) {
+                0 => random(chains.len()),
+                1 => random(starts.len()),
+                _ => chains.len() - 1,
+            };
+            // What hides other frames is seldom, so that some stacks are deep.
+            let place = match random(100) {
+                0 => random(places.len()),
+                _ => random(5),
+            };
+            let chain = Chain::called(places[place].clone(), chains[callers].clone());
+            whole.shared.clear();
+            let stack = SiteStack {
+                chain: chain.clone(),
+                site: None,
+            };
+            assert_eq!(tree.add(&stack), whole.add(&stack), "{chain:?}");
+            chains.push(chain);
+        }
+        assert!(tree.shared.len() > 1_000, "{}", tree.shared.len());
+        assert!(tree.shared.values().any(|(_, depth)| *depth == DEPTH));
+    }
 
     #[test]
     fn cells_leave_out_what_follows() {

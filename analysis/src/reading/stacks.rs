@@ -49,14 +49,6 @@ pub struct Life {
 }
 
 impl Life {
-    /// Of stacks whose other figures are not needed.
-    pub fn of_temporary(temporary: u64) -> Self {
-        Self {
-            temporary,
-            ..Self::default()
-        }
-    }
-
     fn made(&mut self, size: u64) {
         self.live_blocks += 1;
         self.live_bytes = self.live_bytes.saturating_add(size);
@@ -238,33 +230,23 @@ impl<const COUNTERS_WILL_DO: bool> Observer for Stacks<COUNTERS_WILL_DO> {
             own.life(block.origin.index()).lived(age);
         });
         let clock = image.trace.clock();
-        for life in &mut own.lives {
-            life.lifetime_ns = (life.lifetime_ticks as f64 * clock.ns_per_tick) as u64;
-        }
-        if self.add_image(image, own.lives) {
+        let ns = |ticks: u64| (ticks as f64 * clock.ns_per_tick) as u64;
+        let highest = image.peak_bytes > self.peak_bytes;
+        if highest || self.images == 0 {
+            self.peak_bytes = image.peak_bytes;
             self.peak_at_ns = clock.since_start_ns(own.peak_at);
             self.duration_ns = image.duration_ns;
-        }
-    }
-}
-
-impl<const COUNTERS_WILL_DO: bool> Stacks<COUNTERS_WILL_DO> {
-    /// Adds the rows of an image, with its `lives` by origin. Whether it is the one with the highest peak so far.
-    pub fn add_image(&mut self, image: &mut Finished<'_, '_>, lives: Vec<Life>) -> bool {
-        let highest = image.peak_bytes > self.peak_bytes;
-        let is_shown = highest || self.images == 0;
-        if is_shown {
-            self.peak_bytes = image.peak_bytes;
             for row in &mut self.rows {
                 (row.sums.peak_bytes, row.sums.peak_blocks) = (0, 0);
             }
         }
-        let mut lives = lives.into_iter();
         for (index, source) in image.sources.iter().enumerate() {
             let mut sums = image.origins[index].clone();
             if !highest {
                 (sums.peak_bytes, sums.peak_blocks) = (0, 0);
             }
+            let mut life = std::mem::take(own.life(index));
+            life.lifetime_ns = ns(life.lifetime_ticks);
             let root = image.events.stacks().root(source.stack);
             self.rows.push(StackRow {
                 chain: image.chain(source.stack),
@@ -273,12 +255,11 @@ impl<const COUNTERS_WILL_DO: bool> Stacks<COUNTERS_WILL_DO> {
                 call: source.kind_name,
                 image: self.images,
                 sums,
-                life: lives.next().unwrap_or_default(),
+                life,
                 weight: 0,
                 truncated: root != StackId::COMPLETE_ROOT,
             });
         }
         self.images += 1;
-        is_shown
     }
 }

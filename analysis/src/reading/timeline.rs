@@ -71,13 +71,14 @@ impl TimelineObserver {
         self.recording.remove(origin.index(), size);
     }
 
-    /// The image was read to its end.
-    pub fn finish(&mut self, image: &mut Finished<'_, '_>) {
+    /// The image was read to its end. Whether it has the highest peak so far.
+    pub fn finish(&mut self, image: &mut Finished<'_, '_>) -> bool {
         let mut recording = std::mem::replace(&mut self.recording, Recording::new(0));
         recording.close_to(recording.open + 1);
         let peak_bytes = recording.totals.iter().copied().max().unwrap_or(0);
         let best = self.timeline.as_ref();
-        if best.is_none_or(|best| peak_bytes > best.peak_bytes) {
+        let is_best = best.is_none_or(|best| peak_bytes > best.peak_bytes);
+        if is_best {
             let timeline = recording.timeline(image, self.shown, peak_bytes);
             self.timeline = Some(Timeline {
                 image: self.images,
@@ -85,6 +86,7 @@ impl TimelineObserver {
             });
         }
         self.images += 1;
+        is_best
     }
 }
 
@@ -274,36 +276,36 @@ impl Recording {
             .map(|pair| pair.first() >= pair.last())
             .collect();
         for track in &mut self.tracks {
-            let (mut merged, mut before) = (Vec::<Part>::new(), 0);
-            let mut parts = track.parts.iter().peekable();
-            while let Some(part) = parts.next() {
+            let (mut from, mut to, mut before) = (0, 0, 0);
+            let parts = &mut track.parts;
+            while let Some(part) = parts.get(from).copied() {
                 let column = part.column / 2;
-                let pair = [2 * column, 2 * column + 1];
-                let first = (part.column == pair[0]).then_some(part);
+                let first = (part.column % 2 == 0).then_some(part);
                 let second = match first {
-                    Some(_) => parts.next_if(|next| next.column == pair[1]),
+                    Some(_) => parts.get(from + 1).copied(),
                     None => Some(part),
                 };
+                let second = second.filter(|part| part.column == 2 * column + 1);
                 let middle = first.map_or(before, |part| part.end);
                 let end = second.map_or(middle, |part| part.end);
                 let shown = match first_shown.get(column) {
                     Some(true) => first.map_or(before, |part| part.shown),
                     _ => second.map_or(middle, |part| part.shown),
                 };
-                let sum = |of: fn(&Part) -> u64| {
-                    let parts = first.into_iter().chain(second);
-                    parts.map(of).fold(0, u64::saturating_add)
-                };
-                merged.push(Part {
+                let both = || first.into_iter().chain(second);
+                parts[to] = Part {
                     column,
                     shown,
                     end,
-                    calls: sum(|part| part.calls),
-                    bytes: sum(|part| part.bytes),
-                });
-                before = end;
+                    calls: both().map(|part| part.calls).fold(0, u64::saturating_add),
+                    bytes: both().map(|part| part.bytes).fold(0, u64::saturating_add),
+                };
+                (from, to, before) = (from + both().count(), to + 1, end);
             }
-            track.parts = merged;
+            parts.truncate(to);
+            if parts.capacity() > 4 * to {
+                parts.shrink_to(2 * to);
+            }
         }
         let higher = |pair: &[u64]| pair.iter().copied().max().unwrap_or(0);
         self.totals = self.totals.chunks(2).map(higher).collect();
@@ -364,13 +366,19 @@ impl Recording {
     fn columns(&self, origins: &[usize]) -> Vec<u64> {
         let mut columns = vec![0u64; self.totals.len()];
         for origin in origins {
-            let mut live = 0;
-            let mut parts = self.tracks[*origin].parts.iter().peekable();
-            for (index, column) in columns.iter_mut().enumerate() {
-                let part = parts.next_if(|part| part.column == index);
-                *column = column.saturating_add(part.map_or(live, |part| part.shown));
-                live = part.map_or(live, |part| part.end);
+            let (mut live, mut from) = (0u64, 0);
+            let hold = |columns: &mut [u64], bytes| {
+                if bytes > 0 {
+                    let held = columns.iter_mut();
+                    held.for_each(|column| *column = column.saturating_add(bytes));
+                }
+            };
+            for part in &self.tracks[*origin].parts {
+                hold(&mut columns[from..part.column], live);
+                hold(&mut columns[part.column..=part.column], part.shown);
+                (live, from) = (part.end, part.column + 1);
             }
+            hold(&mut columns[from..], live);
         }
         columns
     }
