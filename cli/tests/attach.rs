@@ -573,6 +573,7 @@ fn the_recording_ends_after_its_time() {
     let recorded = output(command.arg(running.id().to_string()));
     assert_success(&recorded);
     let text = stderr(&recorded);
+    assert!(text.contains("; for 1 s, or until Ctrl-C\n"), "{text}");
     assert!(text.contains("larder report"), "{text}");
     last_words(running);
 }
