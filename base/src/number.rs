@@ -59,7 +59,9 @@ pub fn percent_of(part: f64, whole: f64) -> f64 {
 /// A duration with about three digits.
 pub fn duration(ns: u64) -> String {
     match ns {
-        0..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.2} s", ns as f64 / 1e9),
     }
@@ -102,6 +104,12 @@ mod tests {
         assert_eq!(texts, ["-1,234", "0", "1,234", "2"]);
         assert_eq!(shortest(1500.0, 0), "1500");
         assert_eq!(shortest(1.50, 3), "1.5");
+    }
+
+    #[test]
+    fn a_duration_has_its_unit() {
+        let texts = [0, 22, 1_500, 2_500_000, 3_000_000_000].map(duration);
+        assert_eq!(texts, ["0 s", "22 ns", "1.5 µs", "2.5 ms", "3.00 s"]);
     }
 
     #[test]

@@ -573,6 +573,7 @@ fn the_recording_ends_after_its_time() {
     let recorded = output(command.arg(running.id().to_string()));
     assert_success(&recorded);
     let text = stderr(&recorded);
+    assert!(text.contains("; for 1 s, or until Ctrl-C\n"), "{text}");
     assert!(text.contains("larder report"), "{text}");
     last_words(running);
 }
@@ -610,7 +611,8 @@ fn python_is_recorded() {
 fn a_server_is_recorded_under_load() {
     let directory = temporary();
     let socket = directory.path().join("socket");
-    let mut server = ended_if_it_hangs("redis-server");
+    // Without `timeout` before it, which would leave it running when the test ends.
+    let mut server = Command::new("redis-server");
     server.args([
         "--port",
         "0",
@@ -631,8 +633,7 @@ fn a_server_is_recorded_under_load() {
         load
     };
     let mut beside = Running::start(&mut load("100000"));
-    let process = only_child(server.id());
-    let recording = Recording::start(process, &directory.path().join("t"));
+    let recording = Recording::start(server.id(), &directory.path().join("t"));
     assert_success(&output(&mut load("5000")));
     let report = recording.report();
     let mallocs = report["counters"]["mallocs"].as_u64().expect("a count");

@@ -735,6 +735,9 @@ fn every_view_is_read_on_narrow_and_dark_screens_and_by_screen_readers() {
             assert_eq!(faults, json!([]), "{tab} at {width}, {scheme}");
         }
     }
+    // A file's name may be one long word.
+    browser.value("{ const p = document.createElement('p'); p.textContent = 'x'.repeat(300); document.querySelector('#recording').append(p); }");
+    assert_eq!(browser.value(UNNAMED), json!([]));
     // The check itself finds faults.
     browser.value("{ const b = document.createElement('button'); b.style.width = '2000px'; document.body.append(b); }");
     browser.value("{ const p = document.createElement('p'); p.textContent = 'x'; p.style.color = getComputedStyle(document.body).backgroundColor; document.body.append(p); }");

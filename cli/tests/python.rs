@@ -241,3 +241,46 @@ fn cures_are_in_pythons_words(recorded: &Recorded) {
         "{cure} {confidence}"
     );
 }
+
+/// Ends with a line of how much the process has grown.
+const SMALL: &str = r#"
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+
+def rows():
+    return [{"row": row, "name": "n%d" % row} for row in range(300000)]  # // @rows
+
+
+before = resident()
+kept = rows()
+print(resident() - before)
+"#;
+
+#[test]
+fn the_peak_has_the_small_objects_of_the_interpreters_pools() {
+    let directory = temporary();
+    let script = directory.path().join("small.py");
+    fs::write(&script, SMALL).expect("written");
+    for python in pythons() {
+        let trace = directory.path().join("small.trace");
+        let recorded = output(
+            larder()
+                .args(["record", "-o"])
+                .arg(&trace)
+                .args([&python, &script]),
+        );
+        assert_success(&recorded);
+        let grown: f64 = stdout(&recorded).trim().parse().expect("bytes");
+        let report = report_json(&trace, &[]);
+        let site = site_at(&report, "small.py", line_of(SMALL, "rows"));
+        let peak = site["peak_bytes"].as_f64().expect("bytes");
+        let share = peak / grown;
+        assert!(
+            (0.95..1.05).contains(&share),
+            "{}: {peak} of {grown}",
+            python.display()
+        );
+        fs::remove_dir_all(&trace).expect("removed");
+    }
+}

@@ -385,6 +385,19 @@ fn a_signal_sent_to_the_tool_reaches_the_command() {
 }
 
 #[test]
+fn doctor_finds_a_library_that_is_a_link_to_another_folder() {
+    let directory = temporary();
+    for name in ["liblarder.so", "liblarder_record.so"] {
+        let file = std::fs::canonicalize(library_directory().join(name)).expect("built");
+        std::os::unix::fs::symlink(file, directory.path().join(name)).expect("a link");
+    }
+    let mut doctor = larder();
+    doctor.env("LARDER_LIB", directory.path());
+    let examined = output(doctor.arg("doctor"));
+    assert_eq!(code(&examined), 0, "{}", stdout(&examined));
+}
+
+#[test]
 fn doctor_finds_everything_and_tries_a_recording() {
     let examined = output(larder().args(["doctor", "--json"]));
     let document: serde_json::Value = serde_json::from_slice(&examined.stdout).expect("JSON");

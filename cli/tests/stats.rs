@@ -215,7 +215,11 @@ fn several_processes_are_a_list() {
 fn what_cannot_be_examined_is_reported_with_the_reason() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
     let found = output(larder().arg("stats").arg(sleeping.id().to_string()));
-    assert_fails(&found, 125, &["does not run on Larder", "larder run"]);
+    assert_fails(
+        &found,
+        125,
+        &["does not run on Larder", "larder run", "larder record PID"],
+    );
     let id = sleeping.id().to_string();
     sleeping.kill().expect("it ends");
     sleeping.wait().expect("it has ended");

@@ -458,7 +458,7 @@ unsafe extern "C" fn free(block: *mut c_void, _: usize, _: usize, _: usize, sp: 
 }
 
 #[inline(always)]
-fn end_block(
+pub fn end_block(
     call: FreeCall,
     block: *mut c_void,
     size: usize,
@@ -471,18 +471,6 @@ fn end_block(
     let mut hook = Hook::enter(caller.sp, caller.bp)?;
     hook.ends(call, block, size, align);
     Some(hook)
-}
-
-/// The same for the operators.
-#[inline(always)]
-pub fn end_block_for_delete(
-    call: FreeCall,
-    block: *mut c_void,
-    size: usize,
-    align: usize,
-    caller: Caller,
-) -> Option<Hook> {
-    end_block(call, block, size, align, caller)
 }
 
 /// `free` of the functions below; blocks of the static area are never freed.

@@ -5,7 +5,7 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
+//! Modules, each using only those behind it: `arenas`, `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
 //! `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`, `counters`, `contents` →
 //! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect` → `exports`, `real`, `config`, `fixed`,
 //! `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
@@ -16,6 +16,7 @@
 )]
 
 mod arch;
+mod arenas;
 mod ask;
 mod attached;
 mod blocks;
@@ -71,6 +72,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         }
         real::look_up();
         hooks::start();
+        arenas::watch();
         cpu::begin_now();
         ask::watch_exit();
         if state::system_calls_are_dispatched() {

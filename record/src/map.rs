@@ -367,6 +367,11 @@ impl Snapshot {
         self.python.is_none() && interpreter.is_some_and(|i| i.runs(stack))
     }
 
+    /// CPython's functions that get and set how it maps arenas.
+    pub fn arena_functions(&self) -> Option<[usize; 2]> {
+        self.interpreter.as_ref()?.arena_functions()
+    }
+
     /// Whether code at this address belongs to a module.
     pub fn covers(&self, address: u64) -> bool {
         self.known(address).is_some()

@@ -13,7 +13,7 @@ use larder_wrap::entry;
 
 use crate::arch::Caller;
 use crate::errno::Errno;
-use crate::hooks::{Hook, end_block_for_delete, give_back, guard};
+use crate::hooks::{Hook, end_block, give_back, guard};
 use crate::{real, sys};
 
 /// An operator's next definition, once it was found.
@@ -202,7 +202,7 @@ macro_rules! delete_operators {
                 let align_of: fn(usize, usize) -> usize = $align;
                 let (size, align) = (size_of(second), align_of(second, third));
                 let caller = Caller { sp, bp };
-                let hook = end_block_for_delete(FreeCall::$call, block, size, align, caller);
+                let hook = end_block(FreeCall::$call, block, size, align, caller);
                 let act = || match BELOW.get() {
                     found if found != 0 && !real::is_early(block) => {
                         type Delete = unsafe extern "C-unwind" fn(*mut c_void, usize, usize);

@@ -40,6 +40,8 @@ pub struct Interpreter {
     version_text: VersionText,
     code_type: u64,
     text_type: u64,
+    /// `PyObject_GetArenaAllocator`, and the one that sets it.
+    arenas: Option<[usize; 2]>,
     /// The working directory at the program's start.
     folder: Vec<u8>,
 }
@@ -50,6 +52,11 @@ impl Interpreter {
         let evaluates = find(b"_PyEval_EvalFrameDefault")?;
         let thread_state = find(b"PyGILState_GetThisThreadState")?.address as usize;
         let version_text = find(b"Py_GetVersion")?.address as usize;
+        let arenas = || {
+            let get = find(b"PyObject_GetArenaAllocator")?;
+            let set = find(b"PyObject_SetArenaAllocator")?;
+            Some([get.address as usize, set.address as usize])
+        };
         let mut folder = vec![0; 4096];
         let length = sys::working_directory(&mut folder).unwrap_or(0);
         folder.truncate(length);
@@ -63,8 +70,13 @@ impl Interpreter {
             version_text: unsafe { std::mem::transmute::<usize, VersionText>(version_text) },
             code_type: find(b"PyCode_Type")?.address,
             text_type: find(b"PyUnicode_Type")?.address,
+            arenas: arenas(),
             folder,
         })
+    }
+
+    pub fn arena_functions(&self) -> Option<[usize; 2]> {
+        self.arenas
     }
 
     /// Major and minor version.

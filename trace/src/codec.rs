@@ -117,6 +117,8 @@ pub struct SiteMemory {
 pub struct Predictor {
     epoch: u32,
     previous_site: u32,
+    /// For the decoder: the site that followed the previous one last time, if no other record came since.
+    next_site: Option<u32>,
     time: u64,
     address: u64,
     recent: Recent,
@@ -212,6 +214,7 @@ impl Predictor {
         Predictor {
             epoch: 0,
             previous_site: NO_SITE,
+            next_site: None,
             time: 0,
             address: 0,
             recent: Recent::new(form),
@@ -225,6 +228,7 @@ impl Predictor {
     pub fn begin_chunk(&mut self, time: u64, first_node: u32) {
         self.epoch = self.epoch.wrapping_add(1);
         self.previous_site = NO_SITE;
+        self.next_site = None;
         self.time = time;
         self.address = 0;
         self.recent.clear();
@@ -389,15 +393,23 @@ impl Predictor {
             _ => return None,
         };
         let time = self.time.checked_add(fields.varint(Field::Time)?)?;
-        let mut previous = self.memory(tables, self.previous_site);
-        let site = if control & SITE_PREDICTED != 0 {
-            previous.as_ref().map_or(NO_SITE, |memory| memory.next)
-        } else {
-            fields.varint_u32(Field::Site)?
+        let is_predicted = control & SITE_PREDICTED != 0;
+        let site = match self.next_site {
+            Some(next) if is_predicted => next,
+            _ => {
+                let read = match is_predicted {
+                    true => None,
+                    false => Some(fields.varint_u32(Field::Site)?),
+                };
+                let mut previous = self.memory(tables, self.previous_site);
+                let next = previous.as_ref().map_or(NO_SITE, |memory| memory.next);
+                let site = read.unwrap_or(next);
+                if let Some(previous) = &mut previous {
+                    previous.next = site;
+                }
+                site
+            }
         };
-        if let Some(previous) = &mut previous {
-            previous.next = site;
-        }
         let mut none = SiteMemory::default();
         let memory = self.memory(tables, site).unwrap_or(&mut none);
         let size = if control & SIZE_SAME != 0 {
@@ -426,10 +438,10 @@ impl Predictor {
             begin: 0,
             old: 0,
         };
-        if class == Class::Realloc {
-            call.begin = time.checked_sub(fields.varint(Field::Rest)?)?;
-        }
         if matches!(class, Class::Realloc | Class::Copy) {
+            if class == Class::Realloc {
+                call.begin = time.checked_sub(fields.varint(Field::Rest)?)?;
+            }
             call.old = match fields.varint(Field::Rest)? {
                 OLD_NONE => 0,
                 OLD_SAME => address,
@@ -439,6 +451,7 @@ impl Predictor {
             };
         }
         (memory.size, memory.address) = (call.size, call.address);
+        self.next_site = Some(memory.next);
         self.note(&call, |recent, address| _ = recent.note_to_get(address));
         Some(call)
     }

@@ -97,8 +97,12 @@ impl Contents {
     }
 
     /// Takes the contents of the block at this address.
+    #[inline]
     pub fn take(&mut self, address: u64) -> Option<Fingerprint> {
-        self.fingerprints.remove(&address)
+        match self.any {
+            true => self.fingerprints.remove(&address),
+            false => None,
+        }
     }
 
     /// A block ended, not by a realloc.

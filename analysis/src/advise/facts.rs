@@ -141,6 +141,8 @@ pub struct Facts {
     /// The thread that allocated the last block, and its event.
     pub last: (u32, u64),
     pub growth: Growth,
+    /// Whether a block of it replaced a smaller one without realloc.
+    pub steps: bool,
     pub zeros: Zeros,
 }
 
@@ -177,18 +179,21 @@ impl Stays {
 /// The origins whose blocks were allocated shortly before those of this one most often. A few are
 /// stored: a new one replaces the rarest and takes over its count, so none with more than a
 /// `COMPANIONS`th of all is missed.
+///
+/// Each with its number plus one; 0: none yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Companions([(u32, u32); COMPANIONS]);
 
 pub const COMPANIONS: usize = 4;
 
 impl Companions {
+    #[inline]
     pub fn add(&mut self, origin: u32) {
-        let of_it = |entry: &&mut (u32, u32)| entry.1 > 0 && entry.0 == origin;
-        if let Some(entry) = self.0.iter_mut().find(of_it) {
+        let number = origin + 1;
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.0 == number) {
             entry.1 = entry.1.saturating_add(1);
         } else if let Some(rarest) = self.0.iter_mut().min_by_key(|entry| entry.1) {
-            *rarest = (origin, rarest.1.saturating_add(1));
+            *rarest = (number, rarest.1.saturating_add(1));
         }
     }
 
@@ -198,7 +203,7 @@ impl Companions {
             .0
             .iter()
             .filter(move |(_, count)| u64::from(*count) >= least.max(1));
-        often.map(|(origin, _)| *origin as usize)
+        often.map(|(number, _)| *number as usize - 1)
     }
 }
 
@@ -249,18 +254,22 @@ const SWEPT_LINES: usize = 4;
 /// The largest counted number of lines.
 pub const MOST_LINES: usize = 8;
 
-/// By call, the first `MOST_LINES` lines whose blocks are freed below it. A call with that many needs
-/// no look at its callers, so a stack takes a step or two.
-fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Vec<Place>> {
-    let mut below: FxHashMap<StackKey, Vec<Place>> = FxHashMap::default();
+/// The first lines whose blocks are freed below a call, and their number.
+pub type Lines = ([Place; MOST_LINES], u32);
+
+/// By call. A call with `MOST_LINES` needs no look at its callers, so a stack takes a step or two.
+fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Lines> {
+    let mut below: FxHashMap<StackKey, Lines> = FxHashMap::default();
     for site in sites {
         for call in site.owner.iter().flat_map(|owner| owner.frees.outward()) {
-            let places = below.entry(call).or_default();
-            if places.len() >= MOST_LINES {
+            let (lines, count) = below.entry(call).or_default();
+            let known = *count as usize;
+            if known == MOST_LINES {
                 break;
             }
-            if !places.contains(&site.place) {
-                places.push(site.place);
+            if !lines[..known].contains(&site.place) {
+                lines[known] = site.place;
+                *count += 1;
             }
         }
     }
@@ -271,7 +280,7 @@ fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Vec<Place>> {
 pub struct ImageFacts {
     pub sites: Vec<Site>,
     /// See `lines_freed_with`; computed on first use.
-    pub freed_below: OnceCell<FxHashMap<StackKey, Vec<Place>>>,
+    pub freed_below: OnceCell<FxHashMap<StackKey, Lines>>,
     /// The program's calls that are missing from the trace.
     pub lost_calls: u64,
     pub places: RefCell<Places>,
@@ -307,7 +316,8 @@ impl ImageFacts {
         let (a, b) = (frees(a), frees(b));
         let shared = b.iter().find(|call| a.contains(call));
         let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
-        shared.map_or(0, |call| freed_below.get(call).map_or(0, Vec::len))
+        let lines = shared.and_then(|call| freed_below.get(call));
+        lines.map_or(0, |(_, count)| *count as usize)
     }
 
     /// Forgets that these known leaks were lost; returns a line for each that was there.

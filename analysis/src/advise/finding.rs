@@ -266,7 +266,7 @@ pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
 }
 
 /// The number of a source line, or of a function or address without one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u32);
 
 /// Numbers places, each frame once. The frames outlive it.
@@ -392,9 +392,9 @@ impl Site {
     /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
     /// by name only if it is not a part of another class.
     pub fn container(&self) -> Option<&'static str> {
-        let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
+        let below = functions(&self.chain).take(self.site?);
         let class = |frame: &ChainFrame| *frame.container.get_or_init(|| container_of(frame));
-        below.into_iter().rev().find_map(class)
+        below.filter_map(class).last()
     }
 }
 
@@ -457,7 +457,7 @@ pub fn grouped_by<K: std::hash::Hash + Eq>(
     mut key: impl FnMut(usize, &Site) -> Option<K>,
 ) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut by_key: HashMap<K, usize> = HashMap::new();
+    let mut by_key: FxHashMap<K, usize> = FxHashMap::default();
     let named = image.sites.iter().enumerate();
     for (index, site) in named.filter(|(_, site)| site.site.is_some()) {
         if let Some(key) = key(index, site) {
@@ -468,7 +468,7 @@ pub fn grouped_by<K: std::hash::Hash + Eq>(
             groups[group].push(index);
         }
     }
-    for group in &mut groups {
+    for group in groups.iter_mut().filter(|group| group.len() > 1) {
         order::sort_by_key(group, |index| {
             std::cmp::Reverse(image.sites[*index].sums.calls)
         });

@@ -168,7 +168,10 @@ pub fn findings(subject: &Subject, watch: Watch, analysis: &mut Analysis) -> Vec
             .take(FINDINGS_A_PAGE);
         findings.map(|ranked| text::lines(&analysis.resolver, image, ranked))
     });
-    findings.collect()
+    let findings = findings.collect();
+    // Like those of `advise`.
+    std::mem::forget(advice);
+    findings
 }
 
 /// Leaves out known leaks, and notes how much that is.

@@ -6,9 +6,8 @@
 //!
 //! A *buffer* is an allocation together with everything that realloc makes of it, until it is freed; it
 //! belongs to the sets of its first origin. Time: a few steps for each set that a block is in, up to
-//! `MOST_SETS` an origin. Memory: 32 bytes a live block, and a few words a set and thread.
-
-use std::collections::HashMap;
+//! `MOST_SETS` an origin. Memory: 32 bytes a live block, 4 a stack, and a few words for each thread of a set and of a
+//! call in which its buffers end.
 
 use larder_trace::{Event, Events, StackId, StackTable, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -43,7 +42,7 @@ enum Question {
 pub struct Questions {
     all: Vec<Question>,
     /// The questions about all buffers of some origins: several detectors ask the same.
-    at_once: HashMap<Vec<usize>, Asked>,
+    at_once: FxHashMap<Vec<usize>, Asked>,
     watched: Vec<Through>,
     /// By origin: its index in `watched`.
     watched_of: FxHashMap<u32, u32>,
@@ -166,6 +165,34 @@ impl Level {
     }
 }
 
+/// The level of each thread. That of the first needs no look-up: most sets have one.
+#[derive(Default)]
+struct Levels {
+    first: Option<u32>,
+    of_first: Level,
+    others: FxHashMap<u32, Level>,
+}
+
+impl Levels {
+    #[inline(always)]
+    fn of(&mut self, thread: u32) -> &mut Level {
+        match *self.first.get_or_insert(thread) == thread {
+            true => &mut self.of_first,
+            false => self.of_other(thread),
+        }
+    }
+
+    #[cold]
+    fn of_other(&mut self, thread: u32) -> &mut Level {
+        self.others.entry(thread).or_default()
+    }
+
+    fn most(&self) -> u64 {
+        let others = self.others.values().map(|level| level.most);
+        others.fold(self.of_first.most, u64::max)
+    }
+}
+
 #[derive(Default)]
 struct Set {
     answer: AtOnce,
@@ -173,14 +200,19 @@ struct Set {
     /// A buffer was freed since none was live.
     falling: bool,
     /// By the threads' own numbers.
-    threads: Vec<Level>,
-    calls: FxHashMap<(u32, StackId), Level>,
+    threads: Levels,
+    /// The same for each call in which buffers end.
+    calls: Vec<Levels>,
     live_bytes: u64,
     part: Option<usize>,
 }
 
+/// Invariant: `answer.least[part] <= live_bytes`.
 impl Set {
     fn enter(&mut self, part: usize) {
+        if self.part == Some(part) {
+            return;
+        }
         let least = &mut self.answer.least;
         match self.part {
             Some(before) if before < part => least[before + 1..=part].fill(self.live_bytes),
@@ -190,11 +222,40 @@ impl Set {
         self.part = Some(part);
     }
 
-    fn change(&mut self, part: usize, more: u64, less: u64) {
+    #[inline]
+    fn grow(&mut self, part: usize, bytes: u64) {
         self.enter(part);
-        self.live_bytes = self.live_bytes.saturating_add(more).saturating_sub(less);
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+    }
+
+    #[inline]
+    fn shrink(&mut self, part: usize, bytes: u64) {
+        self.enter(part);
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
         let least = &mut self.answer.least[part];
         *least = (*least).min(self.live_bytes);
+    }
+
+    fn began(&mut self, part: usize, thread: u32, call: Option<u32>, size: u64) {
+        self.answer.begun += 1;
+        self.answer.amid += u64::from(self.falling);
+        self.all.up();
+        self.threads.of(thread).up();
+        if let Some(call) = call {
+            self.calls[call as usize].of(thread).up();
+        }
+        self.grow(part, size);
+    }
+
+    fn over(&mut self, part: usize, thread: u32, call: Option<u32>, size: u64) {
+        self.all.down();
+        self.falling = self.all.live > 0;
+        self.answer.sweeps += u64::from(!self.falling);
+        self.threads.of(thread).down();
+        if let Some(call) = call {
+            self.calls[call as usize].of(thread).down();
+        }
+        self.shrink(part, size);
     }
 }
 
@@ -205,33 +266,52 @@ struct Recent {
     serial: u64,
 }
 
-/// A function that has run below a watched call since this serial.
-#[derive(Clone, Copy)]
-struct Run {
-    call: u32,
-    function: u32,
-    since: u64,
-}
+/// The functions of a path from this depth on, up to that of the next such entry, have run since this serial.
+type Since = (u32, u64);
 
 #[derive(Default)]
 struct Thread {
     events: u64,
-    /// The number of its path below the watched calls.
+    /// The path below the watched calls, and since when its functions run; the depths rise.
     at: u32,
-    /// The functions below the watched calls, the outermost first; the last one that returned with the
-    /// event `ended_at`.
-    runs: Vec<Run>,
-    ended_runs: Vec<Run>,
-    ended_at: u64,
+    since: Vec<Since>,
+    /// The path before, which the event `left_at` left, and what went out of `since` then, the innermost first.
+    before: u32,
+    ended: Vec<Since>,
+    left_at: u64,
     /// The latest first.
     made: [Recent; NEAR],
-    ended: [Note; NEAR_ENDS],
+    ended_blocks: [Note; NEAR_ENDS],
 }
 
 impl Thread {
-    fn run_of(runs: &[Run], call: u32) -> Option<&Run> {
-        runs.iter().rev().find(|run| run.call == call)
+    /// Goes on to another path, which shares so many functions with this one.
+    #[inline(never)]
+    fn go(&mut self, path: u32, shared: u32, serial: u64) {
+        self.before = std::mem::replace(&mut self.at, path);
+        self.left_at = self.events;
+        self.ended.clear();
+        while let Some(ended) = self.since.pop_if(|(depth, _)| *depth >= shared) {
+            self.ended.push(ended);
+        }
+        self.since.push((shared, serial));
     }
+
+    /// Since when the function at a depth of the path runs.
+    fn runs_since(&self, depth: u32) -> Option<u64> {
+        since(self.since.iter().rev(), depth)
+    }
+
+    /// The same of the path before, for what `left_at` ended.
+    fn ran_since(&self, depth: u32) -> Option<u64> {
+        let outer = self.since.iter().rev().skip(1);
+        since(self.ended.iter().chain(outer), depth)
+    }
+}
+
+fn since<'a>(mut inward: impl Iterator<Item = &'a Since>, depth: u32) -> Option<u64> {
+    let found = inward.find(|(outermost, _)| *outermost <= depth);
+    found.map(|(_, serial)| *serial)
 }
 
 /// The note of a live block.
@@ -246,47 +326,48 @@ pub struct Note {
     thread: u32,
 }
 
-/// The role of an origin in pairs.
-const FIRST: u8 = 1;
-const SECOND: u8 = 2;
+/// What an origin's blocks count for.
+#[derive(Default)]
+struct Counted {
+    /// The sets, and the call of each: an index in `Set::calls`.
+    sets: Vec<(u32, Option<u32>)>,
+    /// The pairs of which it is the second; and whether it is the first of any.
+    pairs: Vec<u32>,
+    is_first: bool,
+    watched: Option<u32>,
+}
 
-/// A frame directly below watched calls: these, with the function, and the next such frame outward, whose number is
-/// smaller.
+/// A function below a watched call, and the next one outward, whose number is smaller: a path. Paths of the same
+/// functions have the same number.
 #[derive(Default)]
 struct Below {
     outer: u32,
-    functions: Vec<(u32, u32)>,
-    /// Functions of the whole path.
-    depth: usize,
+    call: u32,
+    /// The number of its functions.
+    depth: u32,
 }
 
 /// The path of a stack below no watched call.
 const NO_PATH: u32 = 0;
-/// The stack was not looked up yet.
-const UNSEEN: u32 = u32::MAX;
 
 /// Answers the questions about one image.
 pub struct Prover {
     pub answers: Answers,
-    /// By origin: the sets, and the call of each.
-    sets_of: Vec<Vec<(u32, Option<StackId>)>>,
+    /// By origin.
+    counted: Vec<Counted>,
     sets: Vec<Set>,
     numbers: Vec<usize>,
-    /// By origin: the pairs of which it is the second, with the first's origins.
-    seconds: FxHashMap<u32, Vec<u32>>,
+    /// With the origins of the first.
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
-    /// By origin.
-    roles: Vec<u8>,
     watched: Vec<Through>,
-    watched_of: FxHashMap<u32, u32>,
     /// By the frame directly below a watched call, until it is seen: the call, and the function.
     functions: FxHashMap<StackId, Vec<(u32, u32)>>,
-    /// By stack: the number of its path, or `UNSEEN`.
+    /// By stack, up to the last one that was looked up: the number of its path.
     path_of: Vec<u32>,
-    /// The paths below watched calls, one for each frame in `functions` that was seen; the first is of none.
+    /// The paths that were seen below watched calls; the first is of none.
     paths: Vec<Below>,
-    /// The calls and functions of a part of a path, the innermost first: empty, but keeps its memory.
-    path: Vec<(u32, u32)>,
+    /// By the path outward, the call, and the function.
+    path_numbers: FxHashMap<(u32, u32, u32), u32>,
     threads: Threads<Thread>,
     serial: u64,
     events: u64,
@@ -300,17 +381,14 @@ impl Prover {
     pub fn new(questions: Questions) -> Self {
         let mut prover = Self {
             answers: Answers::default(),
-            sets_of: Vec::new(),
+            counted: Vec::new(),
             sets: Vec::new(),
             numbers: Vec::new(),
-            seconds: FxHashMap::default(),
             pairs: Vec::new(),
-            roles: Vec::new(),
             functions: FxHashMap::default(),
             path_of: Vec::new(),
             paths: vec![Below::default()],
-            path: Vec::new(),
-            watched_of: questions.watched_of,
+            path_numbers: FxHashMap::default(),
             watched: questions.watched,
             threads: Threads::default(),
             serial: 0,
@@ -319,6 +397,9 @@ impl Prover {
             part: 0,
             part_ends: u64::MAX,
         };
+        for (origin, number) in questions.watched_of {
+            prover.counted(origin as usize).watched = Some(number);
+        }
         for (number, through) in prover.watched.iter().enumerate() {
             for (stack, function) in &through.functions {
                 let calls = prover.functions.entry(*stack).or_default();
@@ -340,15 +421,19 @@ impl Prover {
 
     fn add_set(&mut self, number: usize, origins: Vec<(usize, Option<StackId>)>) {
         let set = self.sets.len() as u32;
-        self.sets.push(Set::default());
-        self.numbers.push(number);
+        let mut calls: FxHashMap<StackId, u32> = FxHashMap::default();
         for (origin, call) in origins {
-            if self.sets_of.len() <= origin {
-                self.sets_of.resize_with(origin + 1, Vec::new);
-            }
-            self.sets_of[origin].push((set, call));
-            debug_assert!(self.sets_of[origin].len() <= MOST_SETS);
+            let next = calls.len() as u32;
+            let call = call.map(|call| *calls.entry(call).or_insert(next));
+            let sets = &mut self.counted(origin).sets;
+            sets.push((set, call));
+            debug_assert!(sets.len() <= MOST_SETS);
         }
+        self.sets.push(Set {
+            calls: calls.iter().map(|_| Levels::default()).collect(),
+            ..Set::default()
+        });
+        self.numbers.push(number);
     }
 
     fn add_pair(&mut self, number: usize, first: &[usize], second: &[usize]) {
@@ -356,170 +441,97 @@ impl Prover {
         let firsts: FxHashSet<u32> = first.iter().map(|origin| *origin as u32).collect();
         self.pairs.push((number, firsts, Together::default()));
         for origin in second {
-            self.seconds.entry(*origin as u32).or_default().push(pair);
+            self.counted(*origin).pairs.push(pair);
         }
-        for (role, origins) in [(FIRST, first), (SECOND, second)] {
-            for origin in origins {
-                if self.roles.len() <= *origin {
-                    self.roles.resize(origin + 1, 0);
-                }
-                self.roles[*origin] |= role;
-            }
+        for origin in first {
+            self.counted(*origin).is_first = true;
         }
     }
 
-    fn role(&self, origin: u32) -> u8 {
-        self.roles.get(origin as usize).copied().unwrap_or(0)
+    fn counted(&mut self, origin: usize) -> &mut Counted {
+        if self.counted.len() <= origin {
+            self.counted.resize_with(origin + 1, Counted::default);
+        }
+        &mut self.counted[origin]
     }
 
-    fn began(&mut self, thread: u32, origin: u32, size: u64) {
-        let part = self.part;
-        for (number, call) in self.sets_of.get(origin as usize).into_iter().flatten() {
-            let set = &mut self.sets[*number as usize];
-            set.answer.begun += 1;
-            set.answer.amid += u64::from(set.falling);
-            set.all.up();
-            if set.threads.len() <= thread as usize {
-                set.threads.resize_with(thread as usize + 1, Level::default);
-            }
-            set.threads[thread as usize].up();
-            if let Some(call) = call {
-                set.calls.entry((thread, *call)).or_default().up();
-            }
-            set.change(part, size, 0);
-        }
+    fn is_first(&self, origin: u32) -> bool {
+        let counted = self.counted.get(origin as usize);
+        counted.is_some_and(|counted| counted.is_first)
     }
 
     /// Records which functions run below the watched calls.
+    #[inline]
     fn run(&mut self, thread: u32, stacks: &StackTable, stack: StackId) {
-        let number = self.path(stacks, stack);
+        let path = self.path(stacks, stack);
         let thread = self.threads.of(thread);
         thread.events += 1;
-        if thread.at == number {
+        if thread.at == path {
             return;
         }
-        // Both paths have what is outside of where they part; further functions may be the same by another frame.
-        let (mut path, mut at) = (std::mem::take(&mut self.path), number);
-        let mut before = std::mem::replace(&mut thread.at, number);
-        while at != before {
-            if before > at {
-                before = self.paths[before as usize].outer;
-                continue;
-            }
-            let below = &self.paths[at as usize];
-            path.extend(below.functions.iter().rev());
-            at = below.outer;
-        }
-        let both = self.paths[at as usize].depth;
-        let goes_on = |(run, new): &(&Run, &(u32, u32))| (run.call, run.function) == **new;
-        let outward = thread.runs.iter().skip(both).zip(path.iter().rev());
-        let shared = both + outward.take_while(goes_on).count();
-        thread.ended_runs.clear();
-        thread.ended_runs.extend(thread.runs.drain(shared..));
-        thread.ended_at = thread.events;
-        let since = self.serial;
-        let begun = path.drain(..).rev().skip(shared - both);
-        let begun = begun.map(|(call, function)| Run {
-            call,
-            function,
-            since,
-        });
-        thread.runs.extend(begun);
-        self.path = path;
+        let shared = shared_depth(&self.paths, thread.at, path);
+        thread.go(path, shared, self.serial);
     }
 
     /// The number of a stack's path below the watched calls.
     #[inline]
     fn path(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
         match self.path_of.get(stack.0 as usize) {
-            Some(number) if *number != UNSEEN => *number,
-            _ => self.new_path(stacks, stack),
+            Some(number) => *number,
+            None => self.new_path(stacks, stack),
         }
     }
 
+    /// A parent comes before its children.
     #[cold]
     fn new_path(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
-        let (mut at, mut new) = (stack, Vec::new());
-        let mut found = loop {
-            let place = at.0 as usize;
-            if self.path_of.len() <= place {
-                self.path_of.resize(place + 1, UNSEEN);
-            }
-            if self.path_of[place] != UNSEEN {
-                break self.path_of[place];
-            }
-            new.push(at);
+        for number in self.path_of.len() as u32..=stack.0 {
+            let at = StackId(number);
             let parent = stacks.parent(at);
-            if parent == at {
-                break NO_PATH;
+            let mut path = match parent < at {
+                true => self.path_of[parent.0 as usize],
+                false => NO_PATH,
+            };
+            for (call, function) in self.functions.remove(&at).unwrap_or_default() {
+                let next = self.paths.len() as u32;
+                let key = (path, call, function);
+                let number = *self.path_numbers.entry(key).or_insert(next);
+                if number == next {
+                    self.paths.push(Below {
+                        outer: path,
+                        call,
+                        depth: self.paths[path as usize].depth + 1,
+                    });
+                }
+                path = number;
             }
-            at = parent;
-        };
-        for at in new.into_iter().rev() {
-            if let Some(functions) = self.functions.remove(&at) {
-                let outer = &self.paths[found as usize];
-                self.paths.push(Below {
-                    outer: found,
-                    depth: outer.depth + functions.len(),
-                    functions,
-                });
-                found = self.paths.len() as u32 - 1;
-            }
-            self.path_of[at.0 as usize] = found;
+            self.path_of.push(path);
         }
-        found
+        self.path_of[stack.0 as usize]
     }
 
     /// Whether the function to which a watched call led had returned when a buffer is freed.
-    fn returned(&mut self, at: Moment<'_>, note: &Note) -> bool {
-        let Some(number) = self.watched_of.get(&note.root) else {
-            return false;
-        };
-        let through = &self.watched[*number as usize];
+    fn returned(&mut self, at: Moment<'_>, note: &Note, watched: u32) -> bool {
+        let through = &self.watched[watched as usize];
         let thread = self.threads.state(note.thread);
-        let jumped = through.jumps && at.stack == through.call && thread.ended_at == thread.events;
-        let ended = jumped.then(|| Thread::run_of(&thread.ended_runs, *number));
-        let run = Thread::run_of(&thread.runs, *number).or(ended.flatten());
-        run.is_none_or(|run| note.serial <= run.since)
-    }
-
-    fn resized(&mut self, root: u32, more: u64, less: u64) {
-        let part = self.part;
-        for (number, _) in self.sets_of.get(root as usize).into_iter().flatten() {
-            self.sets[*number as usize].change(part, more, less);
+        let depth = |path| depth_below(&self.paths, path, watched);
+        let mut since = depth(thread.at).and_then(|depth| thread.runs_since(depth));
+        let jumped = through.jumps && at.stack == through.call && thread.left_at == thread.events;
+        if since.is_none() && jumped {
+            since = depth(thread.before).and_then(|depth| thread.ran_since(depth));
         }
-    }
-
-    fn over(&mut self, note: &Note, size: u64) {
-        let part = self.part;
-        for (number, call) in self.sets_of.get(note.root as usize).into_iter().flatten() {
-            let set = &mut self.sets[*number as usize];
-            set.all.down();
-            set.falling = set.all.live > 0;
-            set.answer.sweeps += u64::from(!set.falling);
-            if let Some(level) = set.threads.get_mut(note.thread as usize) {
-                level.down();
-            }
-            let of_call = call.and_then(|call| set.calls.get_mut(&(note.thread, call)));
-            if let Some(level) = of_call {
-                level.down();
-            }
-            set.change(part, 0, size);
-        }
+        since.is_none_or(|since| note.serial <= since)
     }
 
     /// The first to which a new block belongs, if it is a second: the latest one that has none.
     fn pair_up(&mut self, thread: u32, note: &mut Note) {
-        let role = self.role(note.root);
+        let is_first = self.is_first(note.root);
         let made = &mut self.threads.state(thread).made;
-        let pairs = match role & SECOND {
-            0 => None,
-            _ => self.seconds.get(&note.root),
-        };
-        for pair in pairs.into_iter().flatten() {
+        let counted = self.counted.get(note.root as usize);
+        for pair in counted.iter().flat_map(|counted| &counted.pairs) {
             let (_, firsts, together) = &mut self.pairs[*pair as usize];
-            let is_first = |recent: &Recent| recent.serial > 0 && firsts.contains(&recent.origin);
-            let Some(between) = made.iter().position(is_first) else {
+            let fits = |recent: &Recent| recent.serial > 0 && firsts.contains(&recent.origin);
+            let Some(between) = made.iter().position(fits) else {
                 continue;
             };
             together.made += 1;
@@ -531,23 +543,21 @@ impl Prover {
         made.copy_within(..NEAR - 1, 1);
         made[0] = Recent {
             origin: note.root,
-            serial: if role & FIRST == 0 { 0 } else { note.serial },
+            serial: if is_first { note.serial } else { 0 },
         };
     }
 
     /// Whether a block is freed near the other of its pair. A freed block is no longer a first.
     fn part_together(&mut self, thread: u32, note: &Note) {
-        if self.role(note.root) & FIRST != 0 {
+        let is_first = self.is_first(note.root);
+        if is_first {
             let made = &mut self.threads.state(note.thread).made;
             let gone = made.iter_mut().find(|recent| recent.serial == note.serial);
             gone.into_iter().for_each(|recent| recent.serial = 0);
         }
-        let ended = &mut self.threads.state(thread).ended;
-        if self
-            .roles
-            .get(note.root as usize)
-            .is_some_and(|role| *role != 0)
-        {
+        let ended = &mut self.threads.state(thread).ended_blocks;
+        // Of other origins no block has a partner.
+        if is_first || note.pair > 0 {
             for (between, other) in ended.iter().enumerate() {
                 let second_ends = note.pair > 0 && other.serial == note.partner;
                 let first_ends = other.pair > 0 && other.partner == note.serial;
@@ -567,6 +577,29 @@ impl Prover {
     }
 }
 
+/// The number of functions that two paths share.
+fn shared_depth(paths: &[Below], a: u32, b: u32) -> u32 {
+    let (mut a, mut b) = (a, b);
+    while a != b {
+        let larger = if a > b { &mut a } else { &mut b };
+        *larger = paths[*larger as usize].outer;
+    }
+    paths[a as usize].depth
+}
+
+/// The depth of the innermost function below a watched call on a path.
+fn depth_below(paths: &[Below], path: u32, watched: u32) -> Option<u32> {
+    let mut at = path;
+    while at != NO_PATH {
+        let below = &paths[at as usize];
+        if below.call == watched {
+            return Some(below.depth - 1);
+        }
+        at = below.outer;
+    }
+    None
+}
+
 impl Observer for Prover {
     type Note = Note;
 
@@ -575,6 +608,7 @@ impl Observer for Prover {
         self.part_ends = self.part_events;
     }
 
+    #[inline(always)]
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         if let Some(stack) = stack_of(event).filter(|_| !self.watched.is_empty()) {
             self.run(event.thread, events.stacks(), stack);
@@ -588,13 +622,22 @@ impl Observer for Prover {
 
     fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
         self.serial += 1;
-        let origin = made.origin.index() as u32;
+        let (origin, part) = (made.origin.index() as u32, self.part);
         if let Some(old) = made.old {
-            self.resized(old.note.root, made.size, old.size);
+            let counted = self.counted.get(old.note.root as usize);
+            for (set, _) in counted.iter().flat_map(|counted| &counted.sets) {
+                let set = &mut self.sets[*set as usize];
+                set.grow(part, made.size);
+                set.shrink(part, old.size);
+            }
             return old.note;
         }
         let thread = self.threads.number(at.thread);
-        self.began(thread, origin, made.size);
+        if let Some(counted) = self.counted.get(origin as usize) {
+            for (set, call) in &counted.sets {
+                self.sets[*set as usize].began(part, thread, *call, made.size);
+            }
+        }
         let mut note = Note {
             serial: self.serial,
             root: origin,
@@ -611,28 +654,27 @@ impl Observer for Prover {
         if matches!(how, End::Reallocated(1..)) {
             return;
         }
-        self.over(&block.note, block.size);
-        if self.returned(at, &block.note) {
-            let sets = self.sets_of.get(block.note.root as usize);
-            for (number, _) in sets
-                .into_iter()
-                .flatten()
-                .filter(|(_, call)| call.is_some())
-            {
-                self.sets[*number as usize].answer.returned += 1;
+        let (note, root) = (&block.note, block.note.root as usize);
+        let watched = self.counted.get(root).and_then(|counted| counted.watched);
+        let returned = watched.is_some_and(|watched| self.returned(at, note, watched));
+        if let Some(counted) = self.counted.get(root) {
+            for (set, call) in &counted.sets {
+                let set = &mut self.sets[*set as usize];
+                set.over(self.part, note.thread, *call, block.size);
+                set.answer.returned += u64::from(returned && call.is_some());
             }
         }
         // The thread and time of a free that was not recorded are not known.
         if !self.pairs.is_empty() && how != End::Replaced {
             let thread = self.threads.number(at.thread);
-            self.part_together(thread, &block.note);
+            self.part_together(thread, note);
         }
     }
 
     fn end_image(&mut self, _image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         let mut firsts: FxHashSet<u64> = FxHashSet::default();
         live(&mut |_, block| {
-            if self.role(block.note.root) & FIRST != 0 {
+            if self.is_first(block.note.root) {
                 firsts.insert(block.note.serial);
             }
         });
@@ -645,10 +687,10 @@ impl Observer for Prover {
             if set.part.is_some() {
                 set.enter(PARTS - 1);
             }
-            let most = |levels: &mut dyn Iterator<Item = u64>| levels.max().unwrap_or(0);
             set.answer.most = set.all.most;
-            set.answer.most_of_a_thread = most(&mut set.threads.iter().map(|level| level.most));
-            set.answer.most_in_a_call = most(&mut set.calls.values().map(|level| level.most));
+            set.answer.most_of_a_thread = set.threads.most();
+            let in_a_call = set.calls.iter().map(Levels::most);
+            set.answer.most_in_a_call = in_a_call.max().unwrap_or(0);
             self.answers.sets.insert(*number, set.answer.clone());
         }
         for (number, _, together) in &self.pairs {

@@ -4,9 +4,9 @@
 //! on the trace and the stored costs alone.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::claim::Claim;
 use super::costs::Costs;
@@ -335,7 +335,7 @@ fn is_list(finding: &Finding) -> bool {
 
 /// Updates the ranks by which findings name each other; a finding that is not shown is not named.
 pub fn renumber(findings: &mut [Ranked]) {
-    let places: HashMap<usize, usize> = findings
+    let places: FxHashMap<usize, usize> = findings
         .iter()
         .enumerate()
         .map(|(place, ranked)| (ranked.number, place))

@@ -25,54 +25,65 @@ pub fn common(stacks: &StackTable, a: StackId, b: StackId) -> StackId {
     a
 }
 
-/// Depths of stacks, computed once.
+/// Depths of stacks, computed once, and those that neighbours share.
 #[derive(Default)]
-pub struct Depths(Vec<u32>);
+pub struct Depths {
+    of: Vec<u32>,
+    /// The last pairs of neighbours, each in a place of its own: a loop has the same again and again. `PAIRS`, or
+    /// none before the first.
+    pairs: Vec<(StackId, StackId, u32)>,
+}
+
+/// A power of two; they take 192 KiB.
+const PAIRS: usize = 1 << 14;
+const NO_STACK: StackId = StackId(u32::MAX);
 
 impl Depths {
-    /// Frames of a stack.
+    /// The frames that may have stayed between two calls of a thread that follow each other.
     #[inline]
-    pub fn of(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
-        match self.0.get(stack.0 as usize) {
-            Some(depth) if *depth != u32::MAX => *depth,
-            _ => self.count(stacks, stack),
+    fn between(&mut self, stacks: &StackTable, last: StackId, next: StackId) -> u32 {
+        let mixed = last.0.rotate_left(16) ^ next.0;
+        let place = (mixed.wrapping_mul(0x9e37_79b9) >> (u32::BITS - PAIRS.ilog2())) as usize;
+        match self.pairs.get(place) {
+            Some((a, b, depth)) if (*a, *b) == (last, next) => *depth,
+            _ => self.compare(stacks, last, next, place),
         }
     }
 
-    #[cold]
-    fn count(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
-        let mut path = Vec::new();
-        let mut at = stack;
-        let known = loop {
-            if let Some(depth) = self.0.get(at.0 as usize)
-                && *depth != u32::MAX
-            {
-                break *depth;
-            }
-            let parent = stacks.parent(at);
-            if parent == at {
-                self.set(at, 0);
-                break 0;
-            }
-            path.push(at);
-            at = parent;
-        };
-        let mut depth = known;
-        for node in path.into_iter().rev() {
-            depth += 1;
-            self.set(node, depth);
-        }
+    #[inline(never)]
+    fn compare(&mut self, stacks: &StackTable, last: StackId, next: StackId, place: usize) -> u32 {
+        let shared = common(stacks, last, next);
+        // A call whose whole stack is a part of the next one has returned: its own frame is gone.
+        let gone = u32::from(shared == last);
+        let depth = self.of(stacks, shared).saturating_sub(gone);
+        self.pairs.resize(PAIRS, (NO_STACK, NO_STACK, 0));
+        self.pairs[place] = (last, next, depth);
         depth
     }
 
-    fn set(&mut self, stack: StackId, depth: u32) {
-        let index = stack.0 as usize;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, u32::MAX);
+    /// Frames of a stack.
+    #[inline]
+    pub fn of(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
+        match self.of.get(stack.0 as usize) {
+            Some(depth) => *depth,
+            None => self.count(stacks, stack),
         }
-        self.0[index] = depth;
+    }
+
+    /// A parent comes before its children.
+    #[cold]
+    fn count(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
+        for number in self.of.len() as u32..=stack.0 {
+            let parent = stacks.parent(StackId(number)).0;
+            let outer = (parent < number).then(|| self.of[parent as usize]);
+            self.of.push(outer.map_or(0, |depth| depth + 1));
+        }
+        self.of[stack.0 as usize]
     }
 }
+
+/// Most blocks are young: the last entries are looked through one by one.
+const YOUNG: usize = 8;
 
 /// One thread's history.
 #[derive(Default)]
@@ -85,16 +96,12 @@ pub struct Returns {
 
 impl Returns {
     /// Adds the thread's next event; returns its number.
+    #[inline]
     pub fn step(&mut self, stacks: &StackTable, depths: &mut Depths, stack: StackId) -> u64 {
         self.events += 1;
         if let Some(last) = self.last {
-            let shared = common(stacks, last, stack);
-            // A call whose whole stack is a part of the next one has returned: its own frame is gone.
-            let gone = u32::from(shared == last);
-            let depth = depths.of(stacks, shared).saturating_sub(gone);
-            while self.dips.last().is_some_and(|(_, deeper)| *deeper >= depth) {
-                self.dips.pop();
-            }
+            let depth = depths.between(stacks, last, stack);
+            while self.dips.pop_if(|(_, deeper)| *deeper >= depth).is_some() {}
             self.dips.push((self.events, depth));
         }
         self.last = Some(stack);
@@ -107,7 +114,12 @@ impl Returns {
 
     /// The largest number of frames that may have stayed on the stack from event `since` until now.
     pub fn stayed(&self, since: u64) -> u32 {
-        let after = self.dips.partition_point(|(event, _)| *event <= since);
+        let before = |(event, _): &(u64, u32)| *event <= since;
+        let (old, young) = self.dips.split_at(self.dips.len().saturating_sub(YOUNG));
+        let after = match young.iter().rposition(before) {
+            Some(last) => old.len() + last + 1,
+            None => old.partition_point(before),
+        };
         self.dips.get(after).map_or(u32::MAX, |(_, depth)| *depth)
     }
 }
@@ -139,6 +151,43 @@ mod tests {
         let all: Vec<u32> = ids.iter().map(|id| depths.of(&table, *id)).collect();
         assert_eq!(all, [1, 3, 3, 2, 2, 1]);
         assert_eq!(depths.of(&table, StackId::COMPLETE_ROOT), 0);
+    }
+
+    #[test]
+    fn calls_ever_deeper_stay_in_what_the_first_of_them_leaves() {
+        let whole: Vec<u64> = (1..=40).collect();
+        let paths: Vec<&[u64]> = (1..=whole.len()).map(|depth| &whole[..depth]).collect();
+        let (table, ids) = stacks(&paths);
+        let (mut returns, mut depths) = (Returns::default(), Depths::default());
+        ids.iter()
+            .for_each(|id| _ = returns.step(&table, &mut depths, *id));
+        for event in 1..whole.len() as u64 {
+            assert_eq!(returns.stayed(event), event as u32 - 1);
+        }
+        assert_eq!(returns.stayed(whole.len() as u64), u32::MAX);
+    }
+
+    #[test]
+    fn neighbours_with_one_place_in_the_table_are_told_apart() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let paths: Vec<Vec<u64>> = (0..500)
+            .map(|_| {
+                (0..1 + random.usize(..6))
+                    .map(|_| random.u64(1..4))
+                    .collect()
+            })
+            .collect();
+        let paths: Vec<&[u64]> = paths.iter().map(|path| &path[..]).collect();
+        let (table, ids) = stacks(&paths);
+        let mut depths = Depths::default();
+        for _ in 0..4 * PAIRS {
+            let [last, next] = [(); 2].map(|()| random.usize(..ids.len()));
+            let shared = paths[last].iter().zip(paths[next]);
+            let shared = shared.take_while(|(a, b)| a == b).count();
+            let gone = usize::from(shared == paths[last].len());
+            let between = depths.between(&table, ids[last], ids[next]);
+            assert_eq!(between as usize, shared - gone);
+        }
     }
 
     #[test]

@@ -36,10 +36,21 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Sizes {
+    #[inline]
     pub fn add(&mut self, size: u64) {
-        self.add_many(size, 1);
+        if self.counts.is_empty() && size == self.largest {
+            self.total += 1;
+        } else if let Some(count) = self.counts.get_mut(bucket(size)) {
+            *count += 1;
+            self.total += 1;
+            self.smallest = self.smallest.min(size);
+            self.largest = self.largest.max(size);
+        } else {
+            self.add_many(size, 1);
+        }
     }
 
+    #[cold]
     fn add_many(&mut self, size: u64, times: u64) {
         if self.total == 0 {
             (self.smallest, self.largest) = (size, size);

@@ -49,6 +49,7 @@ impl<T: Default> Threads<T> {
     }
 
     /// The value of a thread by its number.
+    #[inline]
     pub fn state(&mut self, number: u32) -> &mut T {
         &mut self.states[number as usize]
     }

@@ -51,21 +51,28 @@ pub struct Note {
 #[derive(Default)]
 struct Thread {
     returns: Returns,
-    last_made: Option<Last>,
-    /// The origins of the last blocks, the latest first.
-    made: [Option<u32>; NEAR],
-    /// The last freed block, with the event that freed it.
-    last_ended: Option<(Note, OriginId, u64)>,
+    last_made: Last,
+    /// The origins of the last blocks, the latest first; their numbers plus one, or 0: there were fewer.
+    made: [u32; NEAR],
+    last_ended: Ended,
 }
 
-/// The last block that a thread allocated.
-#[derive(Clone, Copy)]
+/// The last freed block of a thread, and the event that freed it; 0: there was none.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    serial: u64,
+    before: u64,
+    event: u64,
+    origin: OriginId,
+}
+
+/// The last block that a thread allocated; serial 0: there was none.
+#[derive(Clone, Copy, Default)]
 struct Last {
     serial: u64,
     event: u64,
     origin: OriginId,
     size: u64,
-    stack: StackId,
 }
 
 /// Watches the blocks of each image in turn.
@@ -74,6 +81,8 @@ pub struct Watch {
     pub images: Vec<ImageFacts>,
     depths: Depths,
     threads: Threads<Thread>,
+    /// The number of the thread whose call this is.
+    thread: u32,
     /// They move to the sites, which would be as large again.
     #[allow(clippy::vec_box)]
     facts: Vec<Box<Facts>>,
@@ -178,7 +187,7 @@ impl Watch {
         (buffers.freed_at, buffers.owner) = (Some((at.stack, shared)), Some(owner));
         let depth = self.depths.of(at.stacks, owner);
         let stayed = match note.thread == at.thread {
-            true => self.threads.of(at.thread).returns.stayed(note.event),
+            true => self.threads.state(self.thread).returns.stayed(note.event),
             false => 0,
         };
         buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
@@ -189,16 +198,15 @@ impl Watch {
     /// A block is freed after its thread allocated another: checks whether that replaced it. `of`: the
     /// first block of its buffer.
     fn outgrown(&mut self, at: Moment<'_>, block: &Block<Note>, of: (u32, u32)) -> bool {
-        let thread = self.threads.of(at.thread);
-        let Some(last) = thread.last_made else {
-            return false;
-        };
-        let neighbours = last.event + 1 == thread.returns.now();
-        if !neighbours || last.serial == block.note.serial {
+        let thread = self.threads.state(self.thread);
+        let neighbours = thread.last_made.event + 1 == thread.returns.now();
+        if !neighbours || [0, block.note.serial].contains(&thread.last_made.serial) {
             return false;
         }
+        let last = thread.last_made;
+        let made_at = self.stacks[last.origin.index()];
         // One function allocates the larger block and frees the smaller one.
-        if at.stacks.parent(last.stack) != at.stacks.parent(at.stack) {
+        if at.stacks.parent(made_at) != at.stacks.parent(at.stack) {
             return false;
         }
         let larger = last.size.saturating_mul(5) >= block.size.saturating_mul(6)
@@ -213,6 +221,7 @@ impl Watch {
             self.grow(root, block.size, last.size, stepper, step == 0);
             self.copied(root, block.size, true);
             self.grown.insert(last.serial, (root, step + 1));
+            self.facts(last.origin).steps = true;
         }
         larger
     }
@@ -269,26 +278,16 @@ impl Observer for Watch {
         self.looked_at = trace.lost().map(|lost| lost.time);
     }
 
+    #[inline(always)]
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         match event.action {
-            Action::SystemCall {
-                call,
-                result,
-                stack,
-                ..
-            } => self.io.entry(stack).or_default().add(call, result),
-            Action::Contents {
-                address,
-                fingerprint,
-            } => self.contents.record(address, fingerprint),
-            Action::Mark { name } => self.marks.pass(events.mark_name(name)),
-            _ => {}
+            Action::Alloc { .. } | Action::Free { .. } | Action::ReallocEnd { .. } => {}
+            _ => self.other_event(event, events),
         }
         if let Some(stack) = stack_of(event) {
-            let thread = self.threads.of(event.thread);
-            thread
-                .returns
-                .step(events.stacks(), &mut self.depths, stack);
+            self.thread = self.threads.number(event.thread);
+            let returns = &mut self.threads.state(self.thread).returns;
+            returns.step(events.stacks(), &mut self.depths, stack);
         }
     }
 
@@ -300,9 +299,9 @@ impl Observer for Watch {
         }
         let (serial, index) = (self.serial, made.origin.index() as u32);
         self.facts(made.origin);
-        let thread = self.threads.of(at.thread);
+        let thread = self.threads.state(self.thread);
         let now = thread.returns.now();
-        let facts = &mut self.facts[index as usize];
+        let facts = &mut *self.facts[index as usize];
         if facts.last.0 != at.thread {
             let (before, event) = facts.last;
             self.last.insert((index, before), event);
@@ -318,30 +317,29 @@ impl Observer for Watch {
         }
         facts.sizes.add(made.size);
         facts.latest = serial;
-        for companion in thread.made.into_iter().flatten() {
-            if companion != index {
-                facts.companions.add(companion);
+        for number in thread.made {
+            if number != index + 1 && number > 0 {
+                facts.companions.add(number - 1);
             }
         }
         thread.made.copy_within(..NEAR - 1, 1);
-        thread.made[0] = Some(index);
-        let next_to = thread
-            .last_made
-            .filter(|last| last.origin == made.origin && last.event + 1 == now);
-        let in_row = next_to.filter(|last| last.size == made.size);
-        facts.row.made += u64::from(in_row.is_some());
-        facts.row.unlike += u64::from(next_to.is_some() && in_row.is_none());
-        thread.last_made = Some(Last {
+        thread.made[0] = index + 1;
+        let last = &thread.last_made;
+        let next_to = last.origin == made.origin && last.event + 1 == now && last.serial > 0;
+        let in_row = next_to && last.size == made.size;
+        facts.row.made += u64::from(in_row);
+        facts.row.unlike += u64::from(next_to && !in_row);
+        let before = if in_row { last.serial } else { 0 };
+        thread.last_made = Last {
             serial,
             event: now,
             origin: made.origin,
             size: made.size,
-            stack: at.stack,
-        });
+        };
         self.stacks[index as usize] = at.stack;
         let note = Note {
             serial,
-            before: in_row.map_or(0, |last| last.serial),
+            before,
             event: now,
             largest: made.size,
             thread: at.thread,
@@ -370,9 +368,13 @@ impl Observer for Watch {
         if block.size >= ARRAY_BYTES {
             self.arrays.remove(&address);
         }
-        let held = self.contents.take(address);
-        self.look(held, block, how, self.serial);
-        let grown = self.grown.remove(&note.serial);
+        if let Some(held) = self.contents.take(address) {
+            self.look(held, block, how, self.serial);
+        }
+        let grown = match self.facts(block.origin).steps {
+            true => self.grown.remove(&note.serial),
+            false => None,
+        };
         match how {
             End::Reallocated(size) if size > 0 => {
                 self.facts(block.origin).reallocated += 1;
@@ -396,7 +398,7 @@ impl Observer for Watch {
         if !outgrown && let Some(root) = self.facts.get_mut(root as usize) {
             root.growth.finals.add(block.size);
         }
-        self.part_together(at.thread, block);
+        self.part_together(block);
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
@@ -409,6 +411,24 @@ impl Observer for Watch {
 }
 
 impl Watch {
+    #[inline(never)]
+    fn other_event(&mut self, event: &Event, events: &Events<'_>) {
+        match event.action {
+            Action::SystemCall {
+                call,
+                result,
+                stack,
+                ..
+            } => self.io.entry(stack).or_default().add(call, result),
+            Action::Contents {
+                address,
+                fingerprint,
+            } => self.contents.record(address, fingerprint),
+            Action::Mark { name } => self.marks.pass(events.mark_name(name)),
+            _ => {}
+        }
+    }
+
     /// The free of this block was not recorded: its contents count all the same.
     fn lost(&mut self, block: &Block<Note>, grown: Option<(u32, u32)>) {
         let note = &block.note;
@@ -423,22 +443,24 @@ impl Watch {
 
     /// Whether the block was freed right after, or before, the one of its origin that it was allocated
     /// after.
-    fn part_together(&mut self, thread: u32, block: &Block<Note>) {
-        let thread = self.threads.of(thread);
-        let (note, now) = (block.note, thread.returns.now());
-        let last = thread.last_ended.replace((note, block.origin, now));
-        let Some((other, origin, event)) = last else {
-            return;
+    fn part_together(&mut self, block: &Block<Note>) {
+        let thread = self.threads.state(self.thread);
+        let Note { serial, before, .. } = block.note;
+        let now = Ended {
+            serial,
+            before,
+            event: thread.returns.now(),
+            origin: block.origin,
         };
-        let neighbours = other.before == note.serial || note.before == other.serial;
-        if origin == block.origin && event + 1 == now && neighbours {
-            self.facts(origin).row.ended += 1;
+        let last = std::mem::replace(&mut thread.last_ended, now);
+        let follows = last.serial > 0 && last.event + 1 == now.event && last.origin == now.origin;
+        if follows && (last.before == serial || before == last.serial) {
+            self.facts(now.origin).row.ended += 1;
         }
     }
 
     /// A block is freed, at this number of allocations.
-    fn look(&mut self, held: Option<Fingerprint>, block: &Block<Note>, how: End, ended: u64) {
-        let Some(held) = held else { return };
+    fn look(&mut self, held: Fingerprint, block: &Block<Note>, how: End, ended: u64) {
         let zeros = &mut self.facts(block.origin).zeros;
         zeros.checked += 1;
         zeros.overwritten += u64::from(held.has(Fingerprint::NO_ZEROS));
@@ -473,8 +495,9 @@ impl Watch {
                 facts.lost += 1;
                 facts.lost_bytes = facts.lost_bytes.saturating_add(block.size);
             }
-            let held = self.contents.take(address);
-            self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
+            if let Some(held) = self.contents.take(address) {
+                self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
+            }
             rows.insert(note.serial, (note.before, block.origin.index() as u32));
         });
         for (before, origin) in rows.values() {

@@ -7,7 +7,6 @@ use larder_base::printable;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::Found;
 use super::called::{self, Table};
 use super::gathered::{self, Gathered};
 use super::tree::{self, Kept, Shown, Tree};
@@ -16,7 +15,6 @@ use crate::reading::Analysis;
 use crate::reading::excerpt::Excerpt;
 use crate::reading::family::Counters;
 use crate::reading::losses;
-use crate::reading::observe::Both;
 use crate::reading::resolve::ModuleProblem;
 use crate::reading::sites::{Site, SiteId, SortKey};
 use crate::reading::timeline::Timeline;
@@ -72,25 +70,25 @@ pub struct Page<'a> {
     timed: Vec<SiteId>,
     sites: Vec<ShownSite>,
     tables: Vec<Table>,
-    tree: Tree,
+    tree: Tree<'a>,
 }
 
 impl<'a> Page<'a> {
     /// Without sites that have less than `share` of every figure.
     pub fn new(
         analysis: &'a mut Analysis,
-        Both(gathered, called): &'a Found,
+        gathered: &'a Gathered,
         trace: &'a str,
         findings: &'a [FindingText],
         share: f64,
     ) -> Self {
         let table = &mut analysis.sites;
         let mut tree = Tree::new(gathered, table);
-        called::measure(called, &mut tree);
-        let tables = called::tables(called, &mut tree);
+        called::measure(&gathered.called, &mut tree);
+        let tables = called::tables(&gathered.called, &mut tree);
         let findings = findings.iter().map(|f| (f, table.intern(&f.site)));
         let findings: Vec<(&FindingText, SiteId)> = findings.collect();
-        let timed = gathered.timed().map(|stack| table.intern(&stack)).collect();
+        let timed = gathered.timed().map(|row| tree.site_of(row)).collect();
         let mut page = Self {
             analysis,
             gathered,

@@ -2,9 +2,8 @@
 //! bytes over time.
 //!
 //! ```text
-//! Analysis::read ─> Gathered ─> document (JSON) ──> page (markup, style, script, data)
-//!                   ├─> Called (copies …) ──┤
-//!                   └─> advise::Watch ─> findings ─┘
+//! Analysis::read ─> Gathered, with Called (copies …) ─> document (JSON) ─> page (markup, style, script, data)
+//!                   └─> advise::Watch ─> findings ──────┘
 //! ```
 //!
 //! Everything from the trace is data in the page, and the script shows it as text alone; a content
@@ -30,27 +29,23 @@ use crate::reading::Analysis;
 use crate::reading::losses;
 use crate::reading::observe::Both;
 use crate::reading::timeline::TimelineObserver;
-use called::Called;
 use gathered::Gathered;
-
-/// All that is observed for a page, beside the findings.
-pub type Found = Both<Gathered, Called>;
 
 const COUNTS_EVENTS: &str = "the timeline counts events";
 
 pub fn html(plan: &HtmlPlan) -> Result<()> {
-    let mut observer = Both(Both(Gathered::new(), called::observer()), Watch::default());
+    let mut observer = Both(Gathered::new(), Watch::default());
     let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
     losses::warn_without_times(&analysis, COUNTS_EVENTS);
-    let Both(found, watch) = observer;
+    let Both(gathered, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
     let findings = advise::findings(&plan.subject, watch, &mut analysis);
-    let page = page::render(&mut analysis, &found, &trace, &findings);
+    let page = page::render(&mut analysis, &gathered, &trace, &findings);
     let written = output::write(Some(&plan.output), Content::Text, |out| {
         out.write_all(page.as_bytes())
     });
     // The process ends: freeing a block for each stack would take a tenth of the whole time.
-    std::mem::forget((analysis, found, findings));
+    std::mem::forget((analysis, gathered, findings));
     written
 }
 

@@ -5,8 +5,8 @@ use larder_base::svg::escape;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Found;
 use super::document::Page;
+use super::gathered::Gathered;
 use super::timeline;
 use crate::advise::FindingText;
 use crate::reading::Analysis;
@@ -29,11 +29,11 @@ const DATA_BYTES: usize = 1_800_000;
 
 pub fn render(
     analysis: &mut Analysis,
-    found: &Found,
+    gathered: &Gathered,
     trace: &str,
     findings: &[FindingText],
 ) -> String {
-    let page = Page::new(analysis, found, trace, findings, SHARE);
+    let page = Page::new(analysis, gathered, trace, findings, SHARE);
     let mut share = SHARE;
     let data = loop {
         let data = embedded(&page.data(share));

@@ -6,13 +6,17 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::order;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
 use super::document::Names;
 use super::gathered::{Cell, Gathered};
 use crate::reading::attribute::functions;
-use crate::reading::naming::{frame_name, frame_place, without_start};
+use crate::reading::chain::{Chain, StackKey};
+use crate::reading::naming::{
+    frame_name, frame_place, is_first, is_interpreter, is_start, without_start,
+};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::sites::{SiteId, SiteStack, SiteTable, SortKey};
 
@@ -58,15 +62,6 @@ impl Frames {
     }
 }
 
-/// What is allocated at a node for a site.
-struct Row {
-    node: usize,
-    site: SiteId,
-    weights: [u64; MEASURES.len()],
-    spans: Vec<Cell>,
-    threads: Vec<Cell>,
-}
-
 /// What the trace measures of a node beside allocations.
 struct Other {
     title: &'static str,
@@ -76,40 +71,44 @@ struct Other {
 }
 
 /// All of them. Frames are told apart by their addresses, so the stacks have to outlive it.
-pub struct Tree {
+pub struct Tree<'g> {
+    gathered: &'g Gathered,
+    /// The numbers of the threads that are told apart.
+    threads: FxHashMap<usize, usize>,
     frames: Frames,
     /// The parent and the frame of each; the root is its own parent, and has no frame.
     nodes: Vec<(usize, usize)>,
     children: FxHashMap<(usize, usize), usize>,
-    rows: Vec<Row>,
+    /// The nodes of stacks which callees do not change, and their frames; the outermost ones have just frames that are
+    /// not shown.
+    shared: FxHashMap<StackKey, (usize, usize)>,
+    /// The node and the site of each row.
+    rows: Vec<(usize, SiteId)>,
     others: Vec<Other>,
 }
 
-impl Tree {
-    pub fn new(gathered: &Gathered, sites: &mut SiteTable) -> Self {
+impl<'g> Tree<'g> {
+    pub fn new(gathered: &'g Gathered, sites: &mut SiteTable) -> Self {
+        let threads = gathered.shown_threads().into_iter().enumerate();
         let mut tree = Self {
+            gathered,
+            threads: threads.map(|(part, number)| (number, part)).collect(),
             frames: Frames::default(),
             nodes: vec![(0, usize::MAX)],
             children: FxHashMap::default(),
-            rows: Vec::new(),
+            shared: FxHashMap::default(),
+            rows: Vec::with_capacity(gathered.rows.len()),
             others: Vec::new(),
         };
-        let threads = gathered.shown_threads().into_iter().enumerate();
-        let threads = threads.map(|(part, number)| (number, part)).collect();
-        for (index, row) in gathered.stacks.rows.iter().enumerate() {
-            let (sums, temporary) = (&row.sums, row.life.temporary);
-            let (calls, bytes, peak) = (sums.calls, sums.bytes, sums.peak_bytes);
-            let charged = row.charged();
-            let row = Row {
-                node: tree.add(&charged),
-                site: sites.intern(&charged),
-                weights: [calls, bytes, peak, sums.live_bytes, temporary, sums.tiny],
-                spans: gathered.spans(index),
-                threads: gathered.by_thread(index, &threads),
-            };
+        for row in &gathered.rows {
+            let row = (tree.add(&row.stack), sites.intern(&row.stack));
             tree.rows.push(row);
         }
         tree
+    }
+
+    pub fn site_of(&self, row: usize) -> SiteId {
+        self.rows[row].1
     }
 
     /// Adds a measure of what does not allocate, of these sites with their stacks.
@@ -126,22 +125,72 @@ impl Tree {
 
     /// The node of a stack.
     pub fn add(&mut self, stack: &SiteStack) -> usize {
-        let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
-        let frames = without_start(&frames);
-        let outermost = frames.iter().rev().enumerate();
-        let kept = outermost.filter(|(index, frame)| {
-            let is_near = *index < DEPTH / 2 || index + DEPTH / 2 >= frames.len();
-            is_near && !frame.family
-        });
-        let mut at = 0;
-        for (_, frame) in kept {
-            let step = (at, self.frames.of(frame));
-            at = *self.children.entry(step).or_insert_with(|| {
-                self.nodes.push(step);
-                self.nodes.len() - 1
-            });
+        let node = self.add_to_shared(&stack.chain);
+        node.unwrap_or_else(|| self.add_whole(&stack.chain))
+    }
+
+    fn step(&mut self, node: usize, frame: &ChainFrame) -> usize {
+        if frame.family {
+            return node;
         }
-        at
+        let step = (node, self.frames.of(frame));
+        *self.children.entry(step).or_insert_with(|| {
+            self.nodes.push(step);
+            self.nodes.len() - 1
+        })
+    }
+
+    /// Below callers whose node is known, if nothing of the rest of the stack could hide frames.
+    fn add_to_shared(&mut self, chain: &Chain) -> Option<usize> {
+        let (mut inner, mut shared) = (Vec::with_capacity(16), None);
+        for (key, location) in chain.outward().zip(chain) {
+            shared = self.shared.get(&key).copied();
+            if shared.is_some() {
+                break;
+            }
+            inner.push((key, location));
+        }
+        let (mut node, mut depth) = shared?;
+        let mut last = depth;
+        for frame in inner
+            .iter()
+            .rev()
+            .flat_map(|(_, frames)| frames.iter().rev())
+        {
+            if (last == 0 && !is_first(frame)) || is_start(frame) {
+                return None;
+            }
+            last += 1;
+        }
+        if last == 0 || last > DEPTH {
+            return None;
+        }
+        for (key, location) in inner.into_iter().rev() {
+            for frame in location.iter().rev() {
+                node = self.step(node, frame);
+            }
+            depth += location.len();
+            self.shared.insert(key, (node, depth));
+        }
+        Some(node)
+    }
+
+    fn add_whole(&mut self, chain: &Chain) -> usize {
+        let frames: Vec<&ChainFrame> = functions(chain).collect();
+        let shown = without_start(&frames);
+        let is_cut = |at: usize| at == shown.len() && shown.last().copied().is_some_and(is_first);
+        let mut at = 0;
+        for (key, location) in chain.outward().zip(chain) {
+            if is_cut(at) && location.first().is_some_and(|frame| !is_interpreter(frame)) {
+                self.shared.insert(key, (0, 0));
+                break;
+            }
+            at += location.len();
+        }
+        let outermost = shown.iter().rev().enumerate();
+        let kept =
+            outermost.filter(|(index, _)| *index < DEPTH / 2 || index + DEPTH / 2 >= shown.len());
+        kept.fold(0, |node, (_, frame)| self.step(node, frame))
     }
 
     /// The name and the place of a site's frame.
@@ -162,9 +211,9 @@ impl Tree {
             let sum = &mut sums[node * measures + measure];
             *sum = sum.saturating_add(weight);
         };
-        for row in &self.rows {
-            for (measure, weight) in row.weights.iter().enumerate() {
-                add(row.node, measure, *weight);
+        for (row, (node, _)) in self.rows.iter().enumerate() {
+            for (measure, weight) in self.gathered.weights(row).into_iter().enumerate() {
+                add(*node, measure, weight);
             }
         }
         for (number, other) in self.others.iter().enumerate() {
@@ -173,11 +222,10 @@ impl Tree {
             }
         }
         for node in (1..self.nodes.len()).rev() {
-            let parent = self.nodes[node].0;
-            for measure in 0..measures {
-                let weight = sums[node * measures + measure];
-                let sum = &mut sums[parent * measures + measure];
-                *sum = sum.saturating_add(weight);
+            let (above, own) = sums.split_at_mut(node * measures);
+            let parent = &mut above[self.nodes[node].0 * measures..];
+            for (sum, weight) in parent.iter_mut().zip(&own[..measures]) {
+                *sum = sum.saturating_add(*weight);
             }
         }
         sums
@@ -205,7 +253,8 @@ impl Tree {
         };
         for (node, (parent, _)) in self.nodes.iter().enumerate() {
             // No child exceeds its parent, so the parent is kept, too.
-            if all.contains(&node) || weighs(node) {
+            let may_weigh = node == 0 || kept.nodes[kept.numbers[*parent]] == *parent;
+            if all.contains(&node) || (may_weigh && weighs(node)) {
                 kept.numbers.push(kept.nodes.len());
                 kept.nodes.push(node);
             } else {
@@ -220,61 +269,91 @@ impl Tree {
 #[derive(Default)]
 struct RowSums {
     weights: [u64; MEASURES.len()],
-    /// Calls and bytes by span, and by thread.
-    parts: [BTreeMap<usize, (u64, u64)>; 2],
+    /// Calls and bytes by span, and by thread; those without calls are none.
+    parts: [Vec<(u64, u64)>; 2],
 }
 
 impl RowSums {
-    fn add(&mut self, row: &Row) {
-        for (sum, weight) in self.weights.iter_mut().zip(row.weights) {
+    fn add(&mut self, tree: &Tree<'_>, row: usize) {
+        for (sum, weight) in self.weights.iter_mut().zip(tree.gathered.weights(row)) {
             *sum = sum.saturating_add(weight);
         }
-        for (parts, cells) in self.parts.iter_mut().zip([&row.spans, &row.threads]) {
-            for cell in cells {
-                let (calls, bytes) = parts.entry(cell.part).or_default();
-                *calls = calls.saturating_add(cell.calls);
-                *bytes = bytes.saturating_add(cell.bytes);
+        let [spans, threads] = &mut self.parts;
+        tree.gathered
+            .spans(row)
+            .for_each(|cell| add_cell(spans, cell));
+        let cells = tree.gathered.by_thread(row, &tree.threads);
+        cells.for_each(|cell| add_cell(threads, cell));
+    }
+
+    fn put(&self, out: &mut String) {
+        let used = self.weights.iter().rposition(|weight| *weight > 0);
+        for (place, weight) in self.weights[..used.map_or(0, |last| last + 1)]
+            .iter()
+            .enumerate()
+        {
+            if place > 0 {
+                out.push(',');
             }
+            put_base_36(out, *weight);
+        }
+        for parts in &self.parts {
+            out.push(' ');
+            put_cells(out, parts, (self.weights[0], self.weights[1]));
         }
     }
 }
 
-fn base_36(mut number: u64) -> String {
-    let mut digits = Vec::new();
-    while number > 0 || digits.is_empty() {
-        digits.push(char::from_digit((number % 36) as u32, 36).unwrap_or('0'));
+fn add_cell(parts: &mut Vec<(u64, u64)>, cell: Cell) {
+    if parts.len() <= cell.part {
+        parts.resize(cell.part + 1, (0, 0));
+    }
+    let (calls, bytes) = &mut parts[cell.part];
+    *calls = calls.saturating_add(cell.calls);
+    *bytes = bytes.saturating_add(cell.bytes);
+}
+
+fn put_base_36(out: &mut String, mut number: u64) {
+    // As many as of the largest number.
+    let (mut digits, mut from) = ([0; 13], 13);
+    while number > 0 || from == digits.len() {
+        from -= 1;
+        digits[from] = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
         number /= 36;
     }
-    digits.iter().rev().collect()
+    out.extend(digits[from..].iter().map(|digit| char::from(*digit)));
 }
 
 /// `part:calls.bytes,…` without what follows from the rest: a part is the next one, the bytes are the row's for so
 /// many of its calls, or the only part has all of its calls.
-fn cells(parts: &BTreeMap<usize, (u64, u64)>, whole: (u64, u64)) -> String {
-    let mut next = 0;
-    let cells = parts.iter().map(|(part, (calls, bytes))| {
-        let mut cell = String::new();
+fn put_cells(out: &mut String, parts: &[(u64, u64)], whole: (u64, u64)) {
+    let (mut next, begin) = (0, out.len());
+    let parts = parts.iter().enumerate();
+    for (part, (calls, bytes)) in parts.filter(|(_, (calls, _))| *calls > 0) {
+        if out.len() > begin {
+            out.push(',');
+        }
         let has_all = (*calls, *bytes) == whole;
-        if has_all || *part != next {
-            cell += &format!("{}:", base_36(*part as u64));
+        if has_all || part != next {
+            put_base_36(out, part as u64);
+            out.push(':');
         }
         if !has_all {
-            cell += &base_36(*calls);
+            put_base_36(out, *calls);
         }
         let [own, all] =
             [(*bytes, whole.0), (*calls, whole.1)].map(|(a, b)| u128::from(a) * u128::from(b));
         if own != all {
-            cell += &format!(".{}", base_36(*bytes));
+            out.push('.');
+            put_base_36(out, *bytes);
         }
         next = part + 1;
-        cell
-    });
-    cells.collect::<Vec<String>>().join(",")
+    }
 }
 
 /// The tree without what is too small to show.
 pub struct Kept<'t> {
-    tree: &'t Tree,
+    tree: &'t Tree<'t>,
     /// Of each node, its number here, or that of the node above which is here.
     numbers: Vec<usize>,
     nodes: Vec<usize>,
@@ -322,27 +401,28 @@ impl Kept<'_> {
     /// `node site weights spans threads;`. Weights are `1,2,3`, without zeros at the end. The site is `-` if it is not
     /// shown.
     pub fn rows(&self, site: impl Fn(SiteId) -> Option<usize>) -> String {
-        let mut rows: BTreeMap<(usize, Option<usize>), RowSums> = BTreeMap::new();
-        for row in &self.tree.rows {
-            let key = (self.numbers[row.node], site(row.site));
-            rows.entry(key).or_default().add(row);
+        let mut sums: FxHashMap<(usize, Option<usize>), RowSums> = FxHashMap::default();
+        for (row, (node, id)) in self.tree.rows.iter().enumerate() {
+            let key = (self.numbers[*node], site(*id));
+            sums.entry(key).or_default().add(self.tree, row);
         }
-        let rows = rows.iter().map(|((node, site), sums)| {
-            let used = sums.weights.iter().rposition(|weight| *weight > 0);
-            let weights = sums.weights[..used.map_or(0, |last| last + 1)].iter();
-            let weights: Vec<String> = weights.map(|weight| base_36(*weight)).collect();
-            let [spans, threads] = &sums.parts;
-            let whole = (sums.weights[0], sums.weights[1]);
-            let columns = [
-                base_36(*node as u64),
-                site.map_or("-".to_owned(), |site| base_36(site as u64)),
-                weights.join(","),
-                cells(spans, whole),
-                cells(threads, whole),
-            ];
-            columns.join(" ")
-        });
-        rows.collect::<Vec<String>>().join(";")
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        order::sort_by_key(&mut sums, |(key, _)| *key);
+        let mut out = String::new();
+        for ((node, site), sums) in &sums {
+            if !out.is_empty() {
+                out.push(';');
+            }
+            put_base_36(&mut out, *node as u64);
+            out.push(' ');
+            match site {
+                Some(site) => put_base_36(&mut out, *site as u64),
+                None => out.push('-'),
+            }
+            out.push(' ');
+            sums.put(&mut out);
+        }
+        out
     }
 
     /// `[title, whether it is a time, [node, weight…]]` of each measure that is not of allocations.
@@ -370,15 +450,111 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell as Mutable, OnceCell};
+    use std::rc::Rc;
+
     use super::*;
+    use crate::reading::chain::Location;
+    use crate::reading::plumbing::ModuleRole;
+    use crate::reading::resolve::{Language, ModuleLabel};
+    use crate::symbols::{FunctionName, SourceFrame};
+
+    fn location(
+        role: ModuleRole,
+        language: Language,
+        name: Option<&str>,
+        family: bool,
+    ) -> Location {
+        let module = ModuleLabel {
+            path: String::new(),
+            name: "module".to_owned(),
+            build_id: Vec::new(),
+            role,
+            language,
+        };
+        let source = SourceFrame {
+            function: name.map(|name| FunctionName::new(name, None)),
+            file: None,
+            line: None,
+            inlined: false,
+        };
+        Rc::new([ChainFrame {
+            source,
+            module: Rc::new(module),
+            address: 1,
+            family,
+            plumbing: false,
+            wrapper: Mutable::new(false),
+            writes_text: false,
+            container: OnceCell::new(),
+        }])
+    }
+
+    #[test]
+    fn callers_that_are_known_change_no_node() {
+        use Language::{Interpreter, Native, Python};
+        use ModuleRole::{Program, System};
+        let places = [
+            location(Program, Native, Some("a"), false),
+            location(Program, Native, Some("a"), false),
+            location(Program, Native, Some("b"), false),
+            location(Program, Native, None, false),
+            location(System, Native, Some("malloc"), true),
+            location(System, Native, None, false),
+            location(System, Native, Some("_start"), false),
+            location(Program, Interpreter, Some("c"), false),
+            location(Program, Python, Some("d"), false),
+        ];
+        let (gathered, mut sites) = (Gathered::new(), SiteTable::default());
+        let mut tree = Tree::new(&gathered, &mut sites);
+        let mut whole = Tree::new(&gathered, &mut sites);
+        let starts: [&[usize]; 4] = [&[], &[6], &[5, 6], &[7, 6]];
+        let chain = |start: &&[usize]| start.iter().map(|at| places[*at].clone()).collect();
+        let mut chains: Vec<Chain> = starts.iter().map(chain).collect();
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..20_000 {
+            let callers = match random(64) {
+                0 => random(chains.len()),
+                1 => random(starts.len()),
+                _ => chains.len() - 1,
+            };
+            // What hides other frames is seldom, so that some stacks are deep.
+            let place = match random(100) {
+                0 => random(places.len()),
+                _ => random(5),
+            };
+            let chain = Chain::called(places[place].clone(), chains[callers].clone());
+            whole.shared.clear();
+            let stack = SiteStack {
+                chain: chain.clone(),
+                site: None,
+            };
+            assert_eq!(tree.add(&stack), whole.add(&stack), "{chain:?}");
+            chains.push(chain);
+        }
+        assert!(tree.shared.len() > 1_000, "{}", tree.shared.len());
+        assert!(tree.shared.values().any(|(_, depth)| *depth == DEPTH));
+    }
 
     #[test]
     fn cells_leave_out_what_follows() {
-        assert_eq!(base_36(u64::MAX), "3w5e11264sgsf");
-        let parts = BTreeMap::from([(0, (2, 20)), (1, (3, 31)), (35, (36, 359))]);
-        assert_eq!(cells(&parts, (41, 410)), "2,3.v,z:10.9z");
-        let one = BTreeMap::from([(36, (5, 50))]);
-        assert_eq!(cells(&one, (5, 50)), "10:");
-        assert_eq!(cells(&BTreeMap::new(), (5, 50)), "");
+        let put = |parts: &[(usize, (u64, u64))], whole| {
+            let (mut out, mut all) = (String::new(), vec![(0, 0); 37]);
+            parts.iter().for_each(|(part, cell)| all[*part] = *cell);
+            put_cells(&mut out, &all, whole);
+            out
+        };
+        let parts = [(0, (2, 20)), (1, (3, 31)), (35, (36, 359))];
+        assert_eq!(put(&parts, (41, 410)), "2,3.v,z:10.9z");
+        assert_eq!(put(&[(36, (5, 50))], (5, 50)), "10:");
+        assert_eq!(put(&[], (5, 50)), "");
+        let most = [(0, (u64::MAX, 0))];
+        assert_eq!(put(&most, (1, 1)), "3w5e11264sgsf.0");
     }
 }

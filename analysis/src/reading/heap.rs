@@ -9,7 +9,8 @@
 //! Invariants: `counters.live_bytes` = sum of `origins[*].live_bytes` = sum of the sizes of all blocks,
 //! detached ones included; `peak_bytes >= live_bytes` at every step. An origin's bytes at the peak are
 //! settled at its next change (`Origin::settle`), so a new peak costs nothing: an origin that has not
-//! changed since the peak has now the bytes that it had then.
+//! changed since the peak has now the bytes that it had then. The other counters of what was allocated are summed up
+//! from the origins at the end (`Heap::settle`).
 
 use std::collections::hash_map::Entry;
 
@@ -106,45 +107,42 @@ impl<T: Copy> Heap<T> {
     }
 
     /// Adds a block, with the slot and the note that `note` has for it. If one is live at the same address,
-    /// its free was not recorded: it ends now, and `note` gets it.
-    pub fn allocate(
+    /// its free was not recorded: it ends now, and `replaced` gets it before.
+    pub fn allocate<C>(
         &mut self,
-        kind: Kind,
-        call: AllocCall,
         address: u64,
         (size, origin): (u64, OriginId),
-        note: impl FnOnce(Option<&Block<T>>) -> (u32, T),
+        mut context: C,
+        replaced: impl FnOnce(&mut C, &Block<T>),
+        note: impl FnOnce(&mut C) -> (u32, T),
     ) {
-        let block = |(slot, note)| Block {
+        let place = self.blocks.entry(address);
+        if let Entry::Occupied(place) = &place {
+            replaced(&mut context, place.get());
+        }
+        let (slot, note) = note(&mut context);
+        let block = Block {
             size,
             origin,
             slot,
             note,
         };
-        match self.blocks.entry(address) {
-            Entry::Vacant(place) => _ = place.insert(block(note(None))),
+        match place {
+            Entry::Vacant(place) => _ = place.insert(block),
             Entry::Occupied(mut place) => {
-                let old = *place.get();
-                place.insert(block(note(Some(&old))));
+                let old = place.insert(block);
                 self.release(old);
             }
         }
         self.now += 1;
-        self.counters.count_allocations(kind, call, 1);
-        let total = self.counters.total_bytes.saturating_add(size);
-        self.counters.total_bytes = total;
         self.counters.live_bytes = self.counters.live_bytes.saturating_add(size);
-        self.counters.live_blocks += 1;
         let entry = &mut self.origins[origin.index()];
         entry.settle(self.peak_at, self.now);
         entry.calls += 1;
         entry.bytes = entry.bytes.saturating_add(size);
         entry.live_blocks += 1;
         entry.live_bytes = entry.live_bytes.saturating_add(size);
-        if size < TINY_BLOCK_BYTES {
-            entry.tiny += 1;
-            self.counters.tiny += 1;
-        }
+        entry.tiny += u64::from(size < TINY_BLOCK_BYTES);
         if self.counters.live_bytes > self.counters.peak_bytes {
             self.counters.peak_bytes = self.counters.live_bytes;
             self.peak_at = self.now;
@@ -175,7 +173,6 @@ impl<T: Copy> Heap<T> {
     pub fn release(&mut self, block: Block<T>) {
         self.now += 1;
         self.counters.live_bytes = self.counters.live_bytes.saturating_sub(block.size);
-        self.counters.live_blocks -= 1;
         let entry = &mut self.origins[block.origin.index()];
         entry.settle(self.peak_at, self.now);
         entry.live_blocks -= 1;
@@ -183,23 +180,12 @@ impl<T: Copy> Heap<T> {
     }
 
     /// Adds an origin's counters from a recorder. Its share of the peak is not known, and stays 0.
-    pub fn add_counted(
-        &mut self,
-        kind: Kind,
-        call: AllocCall,
-        origin: OriginId,
-        counted: &Counter,
-    ) {
-        let counters = &mut self.counters;
-        counters.count_allocations(kind, call, counted.calls);
+    pub fn add_counted(&mut self, origin: OriginId, counted: &Counter) {
         let live_blocks = counted.calls.saturating_sub(counted.ended);
         let live_bytes = counted.bytes.saturating_sub(counted.ended_bytes);
         let origin = &mut self.origins[origin.index()];
         for (sum, more) in [
-            (&mut counters.total_bytes, counted.bytes),
-            (&mut counters.tiny, counted.tiny),
-            (&mut counters.live_blocks, live_blocks),
-            (&mut counters.live_bytes, live_bytes),
+            (&mut self.counters.live_bytes, live_bytes),
             (&mut origin.calls, counted.calls),
             (&mut origin.bytes, counted.bytes),
             (&mut origin.tiny, counted.tiny),
@@ -219,10 +205,20 @@ impl<T: Copy> Heap<T> {
         self.blocks.iter().map(|(address, block)| (*address, block))
     }
 
-    /// To be called after the last change: from then on the origins' peaks are valid.
-    pub fn settle(&mut self) {
-        for origin in &mut self.origins {
+    /// To be called once after the last change, with what each origin called: from then on the origins' peaks and the
+    /// counters are valid.
+    pub fn settle(&mut self, called: impl Iterator<Item = (Kind, AllocCall)>) {
+        let counters = &mut self.counters;
+        for (origin, (kind, call)) in self.origins.iter_mut().zip(called) {
             origin.settle(self.peak_at, u64::MAX);
+            counters.count_allocations(kind, call, origin.calls);
+            for (sum, more) in [
+                (&mut counters.total_bytes, origin.bytes),
+                (&mut counters.tiny, origin.tiny),
+                (&mut counters.live_blocks, origin.live_blocks),
+            ] {
+                *sum = sum.saturating_add(more);
+            }
         }
     }
 
@@ -237,8 +233,11 @@ mod tests {
     use super::*;
 
     fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
-        let call = AllocCall::Malloc;
-        heap.allocate(Kind::Malloc, call, address, (size, origin), |_| (0, ()));
+        heap.allocate(address, (size, origin), (), |(), _| {}, |()| (0, ()));
+    }
+
+    fn settle(heap: &mut Heap) {
+        heap.settle(std::iter::repeat((Kind::Malloc, AllocCall::Malloc)));
     }
 
     #[test]
@@ -253,7 +252,7 @@ mod tests {
         heap.end_block(3);
         heap.end_block(4);
         malloc(&mut heap, late, 5, 50);
-        heap.settle();
+        settle(&mut heap);
         let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(counters.peak_bytes, 137);
         assert_eq!(counters.live_bytes, 57);
@@ -269,7 +268,7 @@ mod tests {
         heap.end_block(1);
         let second = heap.add_origin();
         malloc(&mut heap, second, 2, 10);
-        heap.settle();
+        settle(&mut heap);
         let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(counters.peak_bytes, 100);
         assert_eq!(origins[0].peak_bytes, 100);
@@ -291,7 +290,7 @@ mod tests {
                 malloc(&mut heap, origin, address, (state >> 40) % 1000);
             }
         }
-        heap.settle();
+        settle(&mut heap);
         let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(
             origins.iter().map(|o| o.peak_bytes).sum::<u64>(),
@@ -313,6 +312,7 @@ mod tests {
         let origin = heap.add_origin();
         malloc(&mut heap, origin, 1, 10);
         malloc(&mut heap, origin, 1, 20);
+        settle(&mut heap);
         let counters = heap.counters();
         assert_eq!(
             (
@@ -331,6 +331,7 @@ mod tests {
         for (address, size) in [(1, 0), (2, 31), (3, 32)] {
             malloc(&mut heap, origin, address, size);
         }
+        settle(&mut heap);
         assert_eq!(heap.counters().tiny, 2);
     }
 }

@@ -199,7 +199,10 @@ impl Analysis {
         let lost_definitions = trace
             .counters()
             .and_then(|counted| image.add_counters(counted, events));
-        image.heap.settle();
+        let called = image.sources.iter();
+        image
+            .heap
+            .settle(called.map(|source| (source.kind, source.call)));
         Walked {
             heap: image.heap,
             sources: image.sources,
@@ -408,9 +411,7 @@ impl<O: Observer> Image<'_, O> {
                 continue;
             };
             if let Some(origin) = self.origin(events, defined.call, defined.stack) {
-                let source = &self.sources[origin.index()];
-                self.heap
-                    .add_counted(source.kind, source.call, origin, &counter);
+                self.heap.add_counted(origin, &counter);
             }
         }
         let counters = self.heap.counters_mut();
@@ -461,20 +462,23 @@ impl<O: Observer> Image<'_, O> {
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
         let made = Made { size, ..made };
-        let (observer, mut log) = (&mut *self.observer, log::<O>(&mut self.log));
-        let of = (size, made.origin);
-        let note = |replaced: Option<&Block<O::Note>>| {
-            if let Some(block) = replaced {
-                if let Some(log) = &mut log {
+        let seen = (&mut *self.observer, log::<O>(&mut self.log));
+        self.heap.allocate(
+            made.address,
+            (size, made.origin),
+            seen,
+            |(observer, log), block| {
+                if let Some(log) = log {
                     log.ended(block.slot, End::Replaced);
                 }
                 observer.ended(at, made.address, block, End::Replaced);
-            }
-            let slot = log.map_or(0, |log| log.made(at.stack, made.origin, size));
-            (slot, observer.made(at, &made))
-        };
-        self.heap
-            .allocate(source.kind, source.call, made.address, of, note);
+            },
+            |(observer, log)| {
+                let slot = log.as_mut();
+                let slot = slot.map_or(0, |log| log.made(at.stack, made.origin, size));
+                (slot, observer.made(at, &made))
+            },
+        );
     }
 
     fn free(&mut self, events: &Events<'_>, at: Moment<'_>, call: FreeCall, address: u64) {
@@ -578,15 +582,26 @@ impl<O: Observer> Image<'_, O> {
     }
 
     /// The origin of an allocation; `None` if it is not counted.
+    #[inline]
     fn origin(&mut self, events: &Events<'_>, call: AllocCall, stack: StackId) -> Option<OriginId> {
+        match self.by_stack.get(stack.0 as usize) {
+            Some(Some((known, origin))) if *known == call.code() => *origin,
+            _ => self.other_origin(events, call, stack),
+        }
+    }
+
+    #[inline(never)]
+    fn other_origin(
+        &mut self,
+        events: &Events<'_>,
+        call: AllocCall,
+        stack: StackId,
+    ) -> Option<OriginId> {
         let (place, code) = (stack.0 as usize, call.code());
         if self.by_stack.len() <= place {
             self.by_stack.resize(place + 1, None);
         }
         let first = self.by_stack[place];
-        if let Some((_, origin)) = first.filter(|(known, _)| *known == code) {
-            return origin;
-        }
         let others = self.other_calls.get(&stack).filter(|_| first.is_some());
         let mut others = others.into_iter().flatten();
         if let Some((_, origin)) = others.find(|(known, _)| *known == code) {

@@ -271,6 +271,7 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
         (self.observer, blocks.collect())
     }
 
+    #[inline(always)]
     fn call(&mut self, action: Action) {
         let event = Event {
             time: 0,

@@ -88,18 +88,26 @@ pub fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFram
 
 /// Without the C library's symbol table the innermost of the starting functions has no name.
 fn without_c_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
-    let name = |frame: &ChainFrame| Some(frame.source.function.as_ref()?.name.clone());
     let Some(mut end) = frames.iter().position(|frame| is_start(frame)) else {
         return frames;
     };
-    // Without the C library's symbol table the innermost of them has no name.
-    while end > 0
-        && frames[end - 1].module.role == ModuleRole::System
-        && name(frames[end - 1]).is_none()
-    {
+    while end > 0 && has_no_name(frames[end - 1]) {
         end -= 1;
     }
     if end == 0 { frames } else { &frames[..end] }
+}
+
+fn has_no_name(frame: &ChainFrame) -> bool {
+    frame.module.role == ModuleRole::System && frame.source.function.is_none()
+}
+
+/// Whether this is the outermost frame of `without_start` whatever its callees are, if starting functions called it.
+pub fn is_first(frame: &ChainFrame) -> bool {
+    !is_interpreter(frame) && !is_start(frame) && !has_no_name(frame)
+}
+
+pub fn is_interpreter(frame: &ChainFrame) -> bool {
+    frame.module.language == Language::Interpreter
 }
 
 pub fn shown(name: &str) -> String {

@@ -636,7 +636,7 @@ impl Resolver {
     pub fn problems(&self) -> Vec<ModuleProblem> {
         self.modules
             .iter()
-            .filter(|module| module.label.has_file())
+            .filter(|module| module.label.has_file() && module.label.role != ModuleRole::Larder)
             // Its lines are Python's.
             .filter(|module| module.label.language != Language::Interpreter)
             .filter_map(|module| {

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use clap::ValueEnum;
+use foldhash::fast::RandomState;
 use larder_base::order;
 use rustc_hash::FxHashMap;
 
-use super::attribute::functions;
-use super::chain::Chain;
+use super::chain::{Chain, Location};
 use super::heap::Origin;
-use super::resolve::ModuleLabel;
+use super::resolve::{ChainFrame, ModuleLabel};
 
 /// The figure that sites are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -164,6 +164,17 @@ pub struct SiteStack {
     pub site: Option<usize>,
 }
 
+impl SiteStack {
+    fn charged(&self) -> Option<(&Location, &ChainFrame)> {
+        let mut inner = self.site?;
+        self.chain.iter().find_map(|location| {
+            let frame = location.get(inner);
+            inner = inner.wrapping_sub(location.len());
+            Some((location, frame?))
+        })
+    }
+}
+
 /// A stack of a site with its requests.
 #[derive(Debug)]
 pub struct WeighedStack {
@@ -222,7 +233,10 @@ impl Site {
 #[derive(Default)]
 pub struct SiteTable {
     sites: Vec<Site>,
-    by_key: HashMap<SiteKey, SiteId>,
+    /// Has names of the trace; see `StackTable`.
+    by_key: HashMap<SiteKey, SiteId, RandomState>,
+    /// By the place of a charged frame, which the location keeps.
+    by_frame: FxHashMap<*const ChainFrame, (Location, SiteId)>,
     /// The index of each stack in its site, if stacks are kept.
     places: Option<FxHashMap<(SiteId, &'static str, Chain), usize>>,
     /// The peak of which the sites' `peak_bytes` are shares.
@@ -252,13 +266,19 @@ impl SiteTable {
 
     /// The site of a stack.
     pub fn intern(&mut self, stack: &SiteStack) -> SiteId {
-        self.intern_by(stack, By::Line)
+        let Some((location, frame)) = stack.charged() else {
+            return self.intern_by(stack, By::Line);
+        };
+        if let Some((_, id)) = self.by_frame.get(&std::ptr::from_ref(frame)) {
+            return *id;
+        }
+        let id = self.intern_by(stack, By::Line);
+        self.by_frame.insert(frame, (location.clone(), id));
+        id
     }
 
     pub fn intern_by(&mut self, stack: &SiteStack, by: By) -> SiteId {
-        let frame = stack
-            .site
-            .and_then(|index| functions(&stack.chain).nth(index));
+        let frame = stack.charged().map(|(_, frame)| frame);
         let function = frame.and_then(|frame| frame.source.function.as_ref());
         // A function is one site whatever its lines.
         let lined = frame.filter(|_| !matches!(by, By::Function(_)));

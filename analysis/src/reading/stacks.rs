@@ -103,11 +103,12 @@ impl StackRow {
         self.hidden = self.site.unwrap_or(0);
     }
 
-    /// The row of a stack with nothing but sums.
+    /// The row of a stack with nothing but sums. It begins at the function that called the allocator, if there is one.
     pub fn with_sums(chain: Chain, site: Option<usize>, image: usize, sums: Origin) -> Self {
+        let caller = super::attribute::functions(&chain).position(|frame| !frame.family);
         Self {
+            hidden: caller.unwrap_or(0),
             chain,
-            hidden: 0,
             site,
             call: "",
             image,

@@ -60,22 +60,25 @@ impl TimelineObserver {
     }
 
     /// A block was allocated; `event` was called before.
+    #[inline]
     pub fn add(&mut self, origin: OriginId, size: u64) {
-        self.recording.change(origin.index(), Change::More(size));
+        self.recording.add(origin.index(), size);
     }
 
     /// A block was freed; `event` was called before.
+    #[inline]
     pub fn remove(&mut self, origin: OriginId, size: u64) {
-        self.recording.change(origin.index(), Change::Less(size));
+        self.recording.remove(origin.index(), size);
     }
 
-    /// The image was read to its end.
-    pub fn finish(&mut self, image: &mut Finished<'_, '_>) {
+    /// The image was read to its end. Whether it has the highest peak so far.
+    pub fn finish(&mut self, image: &mut Finished<'_, '_>) -> bool {
         let mut recording = std::mem::replace(&mut self.recording, Recording::new(0));
         recording.close_to(recording.open + 1);
         let peak_bytes = recording.totals.iter().copied().max().unwrap_or(0);
         let best = self.timeline.as_ref();
-        if best.is_none_or(|best| peak_bytes > best.peak_bytes) {
+        let is_best = best.is_none_or(|best| peak_bytes > best.peak_bytes);
+        if is_best {
             let timeline = recording.timeline(image, self.shown, peak_bytes);
             self.timeline = Some(Timeline {
                 image: self.images,
@@ -83,6 +86,7 @@ impl TimelineObserver {
             });
         }
         self.images += 1;
+        is_best
     }
 }
 
@@ -93,8 +97,11 @@ impl Observer for TimelineObserver {
         self.recording = Recording::new(trace.clock().start_ticks);
     }
 
+    #[inline]
     fn event(&mut self, event: &Event, _events: &Events<'_>) {
-        self.recording.advance(event.time);
+        if event.time >= self.recording.until {
+            self.recording.advance(event.time);
+        }
     }
 
     fn made(&mut self, _moment: Moment, made: &Made<'_, ()>) {
@@ -108,12 +115,6 @@ impl Observer for TimelineObserver {
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _live: &Live<'_, ()>) {
         self.finish(image);
     }
-}
-
-#[derive(Clone, Copy)]
-enum Change {
-    More(u64),
-    Less(u64),
 }
 
 /// An origin's share of one column in which it changed.
@@ -130,7 +131,7 @@ pub struct Part {
 }
 
 /// An origin while it is recorded. `shown`, `changed_at`, `calls` and `bytes` are of the open column, if the
-/// origin changed in it.
+/// origin changed in it: if `changed_at` > `Recording::opened_at`.
 #[derive(Clone, Debug, Default)]
 struct Track {
     live: u64,
@@ -138,25 +139,18 @@ struct Track {
     changed_at: u64,
     calls: u64,
     bytes: u64,
-    open: bool,
     parts: Vec<Part>,
 }
 
-impl Track {
-    fn settle(&mut self, shown_at: u64) {
-        if shown_at >= self.changed_at {
-            self.shown = self.live;
-        }
-    }
-}
-
 /// Invariants: `totals` are of all columns before `open`; `live` = sum of `tracks[*].live`; of every
-/// column, `totals` = sum over the tracks of what they show in it.
+/// column, `totals` = sum over the tracks of what they show in it; `opened_at` <= `shown_at` <= `now`.
 struct Recording {
     start: u64,
     width: u64,
-    /// The open column.
+    /// The open column, the first time after it, and the number of changes before it.
     open: usize,
+    until: u64,
+    opened_at: u64,
     totals: Vec<u64>,
     live: u64,
     /// The highest live bytes in the open column, and the change after which they were reached.
@@ -175,6 +169,8 @@ impl Recording {
             start,
             width: 1,
             open: 0,
+            until: 0,
+            opened_at: 0,
             totals: Vec::new(),
             live: 0,
             most: 0,
@@ -185,34 +181,54 @@ impl Recording {
         }
     }
 
-    /// A change at the time of the last `advance`.
-    fn change(&mut self, origin: usize, change: Change) {
-        if self.tracks.len() <= origin {
-            self.tracks.resize(origin + 1, Track::default());
-        }
-        let track = &mut self.tracks[origin];
-        if !track.open {
-            track.open = true;
-            (track.calls, track.bytes) = (0, 0);
-            self.changed.push(origin);
-        }
-        if let Change::More(size) = change {
-            track.calls += 1;
-            track.bytes = track.bytes.saturating_add(size);
-        }
-        track.settle(self.shown_at);
-        self.now += 1;
-        track.changed_at = self.now;
-        let apply = |value: u64| match change {
-            Change::More(size) => value.saturating_add(size),
-            Change::Less(size) => value.saturating_sub(size),
-        };
-        track.live = apply(track.live);
-        self.live = apply(self.live);
+    /// More bytes at the time of the last `advance`.
+    #[inline]
+    fn add(&mut self, origin: usize, size: u64) {
+        let track = self.change(origin);
+        track.calls += 1;
+        track.bytes = track.bytes.saturating_add(size);
+        track.live = track.live.saturating_add(size);
+        self.live = self.live.saturating_add(size);
         if self.live > self.most {
             self.most = self.live;
             self.shown_at = self.now;
         }
+    }
+
+    #[inline]
+    fn remove(&mut self, origin: usize, size: u64) {
+        let track = self.change(origin);
+        track.live = track.live.saturating_sub(size);
+        self.live = self.live.saturating_sub(size);
+    }
+
+    /// The track of an origin, before its live bytes change.
+    #[inline]
+    fn change(&mut self, origin: usize) -> &mut Track {
+        if self
+            .tracks
+            .get(origin)
+            .is_none_or(|track| track.changed_at <= self.opened_at)
+        {
+            self.open(origin);
+        }
+        let track = &mut self.tracks[origin];
+        if track.changed_at <= self.shown_at {
+            track.shown = track.live;
+        }
+        self.now += 1;
+        track.changed_at = self.now;
+        track
+    }
+
+    #[inline(never)]
+    fn open(&mut self, origin: usize) {
+        if self.tracks.len() <= origin {
+            self.tracks.resize(origin + 1, Track::default());
+        }
+        let track = &mut self.tracks[origin];
+        (track.calls, track.bytes) = (0, 0);
+        self.changed.push(origin);
     }
 
     /// Opens the column of this time, unless it is past.
@@ -226,14 +242,17 @@ impl Recording {
         if column(self.width) > self.open {
             self.close_to(column(self.width));
         }
+        let end = self.width.saturating_mul(self.open as u64 + 1);
+        self.until = self.start.saturating_add(end);
     }
 
     /// Closes the open column and the unchanged ones up to this one, and opens this one.
     fn close_to(&mut self, column: usize) {
         for origin in self.changed.drain(..) {
             let track = &mut self.tracks[origin];
-            track.settle(self.shown_at);
-            track.open = false;
+            if track.changed_at <= self.shown_at {
+                track.shown = track.live;
+            }
             track.parts.push(Part {
                 column: self.open,
                 shown: track.shown,
@@ -246,7 +265,7 @@ impl Recording {
         self.totals.resize(column, self.live);
         self.open = column;
         self.most = self.live;
-        self.shown_at = self.now;
+        (self.opened_at, self.shown_at) = (self.now, self.now);
     }
 
     /// Merges pairs of columns; each shows the moment of the higher one.
@@ -257,36 +276,36 @@ impl Recording {
             .map(|pair| pair.first() >= pair.last())
             .collect();
         for track in &mut self.tracks {
-            let (mut merged, mut before) = (Vec::<Part>::new(), 0);
-            let mut parts = track.parts.iter().peekable();
-            while let Some(part) = parts.next() {
+            let (mut from, mut to, mut before) = (0, 0, 0);
+            let parts = &mut track.parts;
+            while let Some(part) = parts.get(from).copied() {
                 let column = part.column / 2;
-                let pair = [2 * column, 2 * column + 1];
-                let first = (part.column == pair[0]).then_some(part);
+                let first = (part.column % 2 == 0).then_some(part);
                 let second = match first {
-                    Some(_) => parts.next_if(|next| next.column == pair[1]),
+                    Some(_) => parts.get(from + 1).copied(),
                     None => Some(part),
                 };
+                let second = second.filter(|part| part.column == 2 * column + 1);
                 let middle = first.map_or(before, |part| part.end);
                 let end = second.map_or(middle, |part| part.end);
                 let shown = match first_shown.get(column) {
                     Some(true) => first.map_or(before, |part| part.shown),
                     _ => second.map_or(middle, |part| part.shown),
                 };
-                let sum = |of: fn(&Part) -> u64| {
-                    let parts = first.into_iter().chain(second);
-                    parts.map(of).fold(0, u64::saturating_add)
-                };
-                merged.push(Part {
+                let both = || first.into_iter().chain(second);
+                parts[to] = Part {
                     column,
                     shown,
                     end,
-                    calls: sum(|part| part.calls),
-                    bytes: sum(|part| part.bytes),
-                });
-                before = end;
+                    calls: both().map(|part| part.calls).fold(0, u64::saturating_add),
+                    bytes: both().map(|part| part.bytes).fold(0, u64::saturating_add),
+                };
+                (from, to, before) = (from + both().count(), to + 1, end);
             }
-            track.parts = merged;
+            parts.truncate(to);
+            if parts.capacity() > 4 * to {
+                parts.shrink_to(2 * to);
+            }
         }
         let higher = |pair: &[u64]| pair.iter().copied().max().unwrap_or(0);
         self.totals = self.totals.chunks(2).map(higher).collect();
@@ -316,8 +335,8 @@ impl Recording {
             origins.push(origin);
         }
         let mut ranked: Vec<(SiteId, (u64, Vec<usize>))> = by_site.into_iter().collect();
-        order::sort_by_key(&mut ranked, |(_, (weight, origins))| {
-            (std::cmp::Reverse(*weight), origins.clone())
+        order::sort_by(&mut ranked, |(_, (a, origins)), (_, (b, others))| {
+            b.cmp(a).then_with(|| origins.cmp(others))
         });
         let other_sites = ranked.len().saturating_sub(shown);
         ranked.truncate(shown);
@@ -347,13 +366,19 @@ impl Recording {
     fn columns(&self, origins: &[usize]) -> Vec<u64> {
         let mut columns = vec![0u64; self.totals.len()];
         for origin in origins {
-            let mut live = 0;
-            let mut parts = self.tracks[*origin].parts.iter().peekable();
-            for (index, column) in columns.iter_mut().enumerate() {
-                let part = parts.next_if(|part| part.column == index);
-                *column = column.saturating_add(part.map_or(live, |part| part.shown));
-                live = part.map_or(live, |part| part.end);
+            let (mut live, mut from) = (0u64, 0);
+            let hold = |columns: &mut [u64], bytes| {
+                if bytes > 0 {
+                    let held = columns.iter_mut();
+                    held.for_each(|column| *column = column.saturating_add(bytes));
+                }
+            };
+            for part in &self.tracks[*origin].parts {
+                hold(&mut columns[from..part.column], live);
+                hold(&mut columns[part.column..=part.column], part.shown);
+                (live, from) = (part.end, part.column + 1);
             }
+            hold(&mut columns[from..], live);
         }
         columns
     }
@@ -369,12 +394,11 @@ mod tests {
     fn record(steps: &[Step]) -> Recording {
         let mut recording = Recording::new(1000);
         for (time, origin, bytes) in steps {
-            let change = match bytes {
-                0.. => Change::More(bytes.unsigned_abs()),
-                _ => Change::Less(bytes.unsigned_abs()),
-            };
             recording.advance(*time);
-            recording.change(*origin, change);
+            match bytes {
+                0.. => recording.add(*origin, bytes.unsigned_abs()),
+                _ => recording.remove(*origin, bytes.unsigned_abs()),
+            }
         }
         recording.close_to(recording.open + 1);
         recording

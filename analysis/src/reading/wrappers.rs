@@ -299,15 +299,17 @@ pub struct Passed(FxHashMap<Rc<str>, u64>);
 
 impl Passed {
     pub fn add(&mut self, paths: &[Path]) {
-        for path in paths {
+        let mut names: FxHashMap<*const ChainFrame, Rc<str>> = FxHashMap::default();
+        for path in paths.iter().filter(|path| path.calls > 0) {
             let mut seen: Vec<Rc<str>> = Vec::new();
             let frames = path.chain.iter().flat_map(|location| location.iter());
             let passed = frames.take_while(|frame| frame.is_passed_over());
             for frame in passed.filter(|frame| frame.wrapper.get() && !frame.plumbing) {
-                let name: Rc<str> = function_name(frame).into();
-                if path.calls > 0 && !seen.contains(&name) {
+                let name = names.entry(frame);
+                let name = name.or_insert_with(|| function_name(frame).into());
+                if !seen.contains(name) {
                     *self.0.entry(name.clone()).or_default() += path.calls;
-                    seen.push(name);
+                    seen.push(name.clone());
                 }
             }
         }

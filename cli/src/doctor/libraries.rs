@@ -58,8 +58,9 @@ fn loads(library: &Path) -> Result<(), String> {
     let preload = preload_value(&[library.to_owned()]).map_err(|failure| failure.message)?;
     let output = probe(&preload)?.output().map_err(|error| reason(&error))?;
     let maps = String::from_utf8_lossy(&output.stdout);
-    let name = library.to_string_lossy();
-    if maps.contains(&*name) {
+    // A package has a link to it here, and the map has the file.
+    let file = fs::canonicalize(library).map_err(|error| reason(&error))?;
+    if maps.contains(&*file.to_string_lossy()) {
         return Ok(());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -56,8 +56,12 @@ pub fn record(plan: &RecordPlan, process: u32) -> Result<u8> {
     let attached = attached.inspect_err(|_| {
         let _ = fs::remove_dir_all(&directory);
     })?;
+    let end_by = match plan.seconds {
+        Some(seconds) => format!("for {seconds} s, or until Ctrl-C"),
+        None => "end with Ctrl-C".to_owned(),
+    };
     say(&format!(
-        "recording process {process}, of which a thread stood for {:.1} ms; end with Ctrl-C",
+        "recording process {process}, of which a thread stood for {:.1} ms; {end_by}",
         milliseconds(attached.pause)
     ));
     let until = plan

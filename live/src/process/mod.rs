@@ -137,8 +137,8 @@ impl fmt::Display for Obstacle {
                  not 0, root (or have CAP_SYS_PTRACE)"
             }
             Self::NotLarder => {
-                "it does not run on Larder: start it by `larder run -- COMMAND`, or link it with \
-                 liblarder"
+                "it does not run on Larder: start it by `larder run -- COMMAND`; to see what it allocates \
+                 from now on, `larder record PID` needs no Larder"
             }
             Self::Narrow => {
                 "it is a 32-bit program, which Larder does not support: build it for 64 bits"

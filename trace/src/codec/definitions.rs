@@ -390,6 +390,7 @@ impl Predictor {
         details: &mut Details,
     ) -> Option<Record> {
         details.clear();
+        self.next_site = None;
         let control = fields.byte(Field::Control)?;
         let kind = (control >> CLASS_SHIFT == CLASS_SPECIAL).then_some(control & 0x1f)?;
         Some(match kind {

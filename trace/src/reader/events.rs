@@ -203,11 +203,14 @@ impl<'t> Events<'t> {
                 continue;
             }
             self.generation = stream.generation();
-            let is_next = |event: &&Event| match self.queue.peek() {
-                Some(Reverse(other)) => (event.time, event.rank(), number) < *other,
-                None => true,
+            let ready = stream.ready();
+            self.length = match self.queue.peek() {
+                Some(Reverse(other)) => ready
+                    .iter()
+                    .take_while(|event| (event.time, event.rank(), number) < *other)
+                    .count(),
+                None => ready.len(),
             };
-            self.length = stream.ready().iter().take_while(is_next).count();
             self.current = Some(number);
             return true;
         }

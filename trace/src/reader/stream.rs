@@ -385,18 +385,20 @@ impl<'t> Stream<'t> {
     fn decode_batch<R: Records>(&mut self, records: &mut R, shared: &mut Shared<'_>) -> bool {
         let is_ordered = self.current.is_some_and(|entry| entry.ordered);
         while let Some(control) = records.control() {
-            if self.ready.len() >= BATCH || (!self.ready.is_empty() && !codec::is_call(control)) {
+            let is_call = codec::is_call(control);
+            let most = if is_call { BATCH } else { 1 };
+            if self.ready.len() >= most {
                 return false;
             }
             let (predictor, tables) = (&mut self.predictor, &mut self.definitions);
-            let decoded = match (&mut self.ordered, codec::is_call(control)) {
-                (Some(ordered), true) if is_ordered => ordered
+            let decoded = match &mut self.ordered {
+                _ if !is_call => self.other(records, shared),
+                Some(ordered) if is_ordered => ordered
                     .decode(predictor, records, tables)
                     .map(|call| self.call(&call)),
-                (_, true) => predictor
+                _ => predictor
                     .decode_call(records, tables)
                     .map(|call| self.call(&call)),
-                _ => self.other(records, shared),
             };
             if decoded.is_none() {
                 self.malformed(records.bytes_left(), is_ordered, shared);

@@ -1,7 +1,7 @@
 //! Copies that are gone before the next one is made: the original would do. Only for Rust, where the names of
 //! the functions on the stack say what copies.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
@@ -60,7 +60,7 @@ pub fn conclude<'a>(
 ) -> Vec<Finding> {
     let found = asked.0.iter().filter_map(|(group, asked)| {
         let found = finding(image, group, &answers.at_once(*asked))?;
-        let copies: HashSet<usize> = found.parts.iter().map(|part| part.origin).collect();
+        let copies: FxHashSet<usize> = found.parts.iter().map(|part| part.origin).collect();
         let sure = others
             .clone()
             .filter(|other| other.confidence > Confidence::Low);

@@ -16,7 +16,7 @@ mod short;
 mod swept;
 mod threads;
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::claim::Claim;
 use super::costs::Costs;
@@ -195,12 +195,12 @@ fn weaken(image: &ImageFacts, findings: &mut [Finding]) {
     }
 }
 
-fn origins<'a>(findings: impl Iterator<Item = &'a Finding>) -> HashSet<usize> {
+fn origins<'a>(findings: impl Iterator<Item = &'a Finding>) -> FxHashSet<usize> {
     let parts = findings.flat_map(|finding| finding.parts.iter());
     parts.map(|part| part.origin).collect()
 }
 
-fn all_parts(finding: &Finding, origins: &HashSet<usize>) -> bool {
+fn all_parts(finding: &Finding, origins: &FxHashSet<usize>) -> bool {
     finding
         .parts
         .iter()

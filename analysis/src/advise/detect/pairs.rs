@@ -1,11 +1,11 @@
 //! Two blocks that are always allocated and freed together: one could be part of the other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use larder_base::number::grouped;
 use larder_base::order;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
@@ -64,7 +64,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
     // What a function makes at once is an object, and what others make is no part of it.
     let made = worthy.iter().filter(|(leads, ..)| *leads == Leads::Made);
     let made = made.flat_map(|(_, first, second)| first.iter().chain(second));
-    let made: HashSet<usize> = made.copied().collect();
+    let made: FxHashSet<usize> = made.copied().collect();
     worthy.retain(|(leads, first, second)| {
         let mut both = first.iter().chain(second);
         *leads == Leads::Made || !both.any(|origin| made.contains(origin))
@@ -80,8 +80,8 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
 type Key = (usize, usize, Option<(usize, usize)>);
 
 /// Blocks that are mostly allocated soon after another, which comes first, by their places.
-fn candidates(image: &ImageFacts) -> BTreeMap<Key, Vec<(usize, usize)>> {
-    let mut candidates: BTreeMap<Key, Vec<(usize, usize)>> = BTreeMap::new();
+fn candidates(image: &ImageFacts) -> FxHashMap<Key, Vec<(usize, usize)>> {
+    let mut candidates: FxHashMap<Key, Vec<(usize, usize)>> = FxHashMap::default();
     let numbers = numbered(image);
     for (second, site) in image.sites.iter().enumerate() {
         let calls = site.sums.calls;
@@ -108,7 +108,7 @@ pub fn conclude(
     image: &ImageFacts,
     asked: &Asked,
     answers: &Answers,
-    explained: &HashSet<usize>,
+    explained: &FxHashSet<usize>,
 ) -> Vec<Finding> {
     let free = |group: &[usize]| !group.iter().any(|origin| explained.contains(origin));
     let pairs = asked
@@ -153,7 +153,7 @@ pub fn conclude(
 
 /// What goes where the first goes is in doubt if that is.
 fn doubt_as_host(found: &mut [Finding]) {
-    let mut of_origin: HashMap<usize, usize> = HashMap::new();
+    let mut of_origin: FxHashMap<usize, usize> = FxHashMap::default();
     for (index, finding) in found.iter().enumerate() {
         let origins = finding.parts.iter().map(|part| (part.origin, index));
         of_origin.extend(origins);
@@ -179,7 +179,7 @@ pub fn objects(
     image: &ImageFacts,
     asked: &Asked,
     answers: &Answers,
-    explained: &HashSet<usize>,
+    explained: &FxHashSet<usize>,
 ) -> Vec<Finding> {
     let mut found = conclude(image, asked, answers, explained);
     let site = |origin: usize| &image.sites[origin];
@@ -189,7 +189,7 @@ pub fn objects(
             root(finding).map(Site::function_name) == Some(site(finding.site).function_name());
         own && finding.confidence > Confidence::Low
     });
-    let mut lines: HashMap<Place, HashSet<Place>> = HashMap::new();
+    let mut lines: FxHashMap<Place, FxHashSet<Place>> = FxHashMap::default();
     for finding in &found {
         let of_root = root(finding).map(|site| site.place);
         let lines = of_root.map(|root| lines.entry(root).or_default());
@@ -207,8 +207,8 @@ pub fn objects(
 }
 
 /// The block that each block goes into, from pairs by descending weight; without cycles.
-fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize> {
-    let mut holders: HashMap<usize, usize> = HashMap::new();
+fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> FxHashMap<usize, usize> {
+    let mut holders: FxHashMap<usize, usize> = FxHashMap::default();
     for (first, second) in pairs {
         let mut outward = Some(first);
         while let Some(at) = outward.filter(|at| *at != second) {

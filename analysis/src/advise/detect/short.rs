@@ -6,10 +6,10 @@
 //! block and then allocates the next one looks the same except for the order of its lines, or the block
 //! that it leaves: neither is advised onto the stack.
 
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use larder_trace::StackId;
+use rustc_hash::FxHashSet;
 
 use super::cures::{self, About, Advice, Kept, Lender};
 use crate::advise::claim::{Claim, Scope};
@@ -61,7 +61,8 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
     let mut callers = grouped_by(image, |_, site| Some((begins(site)?, site.caller)));
     let worth =
         |group: &Vec<usize>| begun(image, group) >= FEWEST_BLOCKS && scope.admits(image, group);
-    callers.retain(|group| !lines.contains(group));
+    let whole: FxHashSet<&Vec<usize>> = lines.iter().collect();
+    callers.retain(|group| !whole.contains(group));
     let call = |origin: &usize| {
         let owner = image.sites[*origin].owner.as_ref();
         (
@@ -100,15 +101,15 @@ pub struct Found {
     pub findings: Vec<Finding>,
     /// Origins whose blocks are freed within the call of a function that allocates them itself or by a
     /// callee.
-    pub within: HashSet<usize>,
+    pub within: FxHashSet<usize>,
     /// Of these, those that it can keep, on its stack or between calls.
-    pub kept: HashSet<usize>,
+    pub kept: FxHashSet<usize>,
 }
 
 pub fn conclude(image: &ImageFacts, types: &Types<'_>, asked: &Asked, answers: &Answers) -> Found {
     let (mut findings, worth) = (Vec::new(), Worth::of(image));
-    let mut explained: HashSet<usize> = HashSet::new();
-    let (mut all_within, mut kept) = (HashSet::new(), HashSet::new());
+    let mut explained: FxHashSet<usize> = FxHashSet::default();
+    let (mut all_within, mut kept) = (FxHashSet::default(), FxHashSet::default());
     for (group, asked) in &asked.within {
         if let Some((finding, is_kept)) = within(image, types, group, &answers.at_once(*asked)) {
             // A small part of a line does not stand for the whole line.
@@ -400,7 +401,7 @@ fn lender(image: &ImageFacts, group: &[usize]) -> Option<Lender> {
         beyond.iter().any(starts) || starts_rust(&first.chain, first.owner.as_ref()?.frame + 2);
     // The caller may reach one of its lines by several ways within the owner.
     let address = |site: &Site| Some(above(site, 1)?.last()?.address);
-    let lines: HashSet<Option<u64>> = sites().map(address).collect();
+    let lines: FxHashSet<Option<u64>> = sites().map(address).collect();
     let fits = group.len() > 1
         && lines.len() == group.len()
         && !outermost

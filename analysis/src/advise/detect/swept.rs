@@ -1,9 +1,8 @@
 //! Many blocks that are freed together, none of them before the last one is allocated: an arena holds them
 //! in a few larger pieces, and takes no more memory than they do.
 
-use std::collections::HashSet;
-
 use larder_base::number::grouped;
+use rustc_hash::FxHashSet;
 
 use super::short;
 use crate::advise::claim::Claim;
@@ -23,7 +22,7 @@ pub fn detect(
     image: &ImageFacts,
     asked: &short::Asked,
     answers: &Answers,
-    taken: &HashSet<usize>,
+    taken: &FxHashSet<usize>,
 ) -> Vec<Finding> {
     let found = asked.lines.iter().filter_map(|(group, asked)| {
         let free = !group.iter().any(|origin| taken.contains(origin));

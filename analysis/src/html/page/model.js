@@ -22,6 +22,7 @@ const grouped = (value) => value.toLocaleString("en");
 const percent = (part, whole) => (whole > 0 ? (part * 100 / whole).toFixed(1) + " %" : "");
 const counted = (count, noun) => grouped(count) + " " + noun + (count === 1 ? "" : "s");
 function seconds(ns) {
+  if (ns < 1e3) return ns > 0 ? ns.toFixed(0) + " ns" : "0 s";
   if (ns < 1e6) return (ns / 1e3).toFixed(1) + " µs";
   return ns < 1e9 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e9).toFixed(2) + " s";
 }
