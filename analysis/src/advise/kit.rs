@@ -59,7 +59,11 @@ impl Kit {
     fn of_pattern(pattern: Pattern, bytes: u64, element: (&str, u64)) -> Option<Kit> {
         let (name, size) = element;
         let count = bytes.div_ceil(size);
+        // The kit copies elements as bytes, which a class of C++ may not allow.
+        let is_class = name.contains(['<', ':']);
         match pattern {
+            Pattern::Stack | Pattern::Inline if is_class => None,
+            Pattern::Reuse | Pattern::Reserve | Pattern::GrowByFactor if size != 1 => None,
             Pattern::Stack | Pattern::Inline => Kit::new(
                 "small_array.h",
                 [
@@ -314,5 +318,11 @@ extern int descriptor;
             "LARDER_SMALL_ARRAY(array, struct pollfd, 3);"
         );
         assert_eq!(Kit::of_pattern(Pattern::Hot, 64, ("char", 1)), None);
+        for pattern in [Pattern::Reuse, Pattern::Reserve, Pattern::GrowByFactor] {
+            assert_eq!(Kit::of_pattern(pattern, 64, ("int", 4)), None);
+        }
+        let class = ("std::string", 32);
+        assert_eq!(Kit::of_pattern(Pattern::Stack, 64, class), None);
+        assert!(Kit::of_pattern(Pattern::Arena, 64, class).is_some());
     }
 }
