@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use larder_base::order;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::{Value, json};
 
 use super::document::Names;
@@ -90,16 +90,19 @@ pub struct Tree<'g> {
 impl<'g> Tree<'g> {
     pub fn new(gathered: &'g Gathered, sites: &mut SiteTable) -> Self {
         let threads = gathered.shown_threads().into_iter().enumerate();
+        // A row has a few nodes of its own.
+        let (rows, nodes) = (gathered.rows.len(), 1 + 4 * gathered.rows.len());
         let mut tree = Self {
             gathered,
             threads: threads.map(|(part, number)| (number, part)).collect(),
             frames: Frames::default(),
-            nodes: vec![(0, usize::MAX)],
-            children: FxHashMap::default(),
-            shared: FxHashMap::default(),
-            rows: Vec::with_capacity(gathered.rows.len()),
+            nodes: Vec::with_capacity(nodes),
+            children: FxHashMap::with_capacity_and_hasher(nodes, FxBuildHasher),
+            shared: FxHashMap::with_capacity_and_hasher(nodes, FxBuildHasher),
+            rows: Vec::with_capacity(rows),
             others: Vec::new(),
         };
+        tree.nodes.push((0, usize::MAX));
         for row in &gathered.rows {
             let row = (tree.add(&row.stack), sites.intern(&row.stack));
             tree.rows.push(row);
@@ -235,9 +238,10 @@ impl<'g> Tree<'g> {
     /// there is called from the node above.
     pub fn kept(&self, share: f64, wanted: impl Iterator<Item = usize>) -> Kept<'_> {
         let (sums, measures) = (self.sums(), self.measures());
-        let mut all: FxHashSet<usize> = FxHashSet::from_iter([0]);
+        let mut all = vec![false; self.nodes.len()];
+        all[0] = true;
         for mut node in wanted {
-            while all.insert(node) {
+            while !std::mem::replace(&mut all[node], true) {
                 node = self.nodes[node].0;
             }
         }
@@ -254,7 +258,7 @@ impl<'g> Tree<'g> {
         for (node, (parent, _)) in self.nodes.iter().enumerate() {
             // No child exceeds its parent, so the parent is kept, too.
             let may_weigh = node == 0 || kept.nodes[kept.numbers[*parent]] == *parent;
-            if all.contains(&node) || (may_weigh && weighs(node)) {
+            if all[node] || (may_weigh && weighs(node)) {
                 kept.numbers.push(kept.nodes.len());
                 kept.nodes.push(node);
             } else {

@@ -78,17 +78,20 @@ impl FunctionCode {
     /// The innermost loop in which the call that returns to `returns_to` can repeat. `allocates`: the
     /// call is of the malloc family, so a loop that ends when it succeeds is none.
     pub fn around(&self, returns_to: u64, allocates: bool) -> Around {
-        let call = self
+        let found = self
             .blocks
-            .iter()
-            .position(|block| block.calls && block.end == returns_to);
-        let Some(call) = call else {
+            .binary_search_by_key(&returns_to, |block| block.end);
+        let Some(call) = found.ok().filter(|found| self.blocks[*found].calls) else {
             return Around::Unknown;
         };
         let (comes_again, leaves_view) = self.goes_on(call);
         let mut steps = 0;
-        let any = self.innermost(call, self.blocks[call].successors.clone(), &mut steps);
-        let on_success = self.innermost(call, self.after_success(call), &mut steps);
+        let (next, after) = (&self.blocks[call].successors, self.after_success(call));
+        let any = self.innermost(call, next, &mut steps);
+        let on_success = match after == *next {
+            true => any,
+            false => self.innermost(call, &after, &mut steps),
+        };
         match (any, on_success) {
             _ if steps > MOST_STEPS => Around::Unknown,
             (_, Some(found)) => Around::Loop(found),
@@ -112,13 +115,13 @@ impl FunctionCode {
         }
     }
 
-    fn innermost(&self, call: usize, from: Vec<usize>, steps: &mut usize) -> Option<CodeLoop> {
+    fn innermost(&self, call: usize, from: &[usize], steps: &mut usize) -> Option<CodeLoop> {
         let mut header = call;
         loop {
             let is_header = self.sources[header]
                 .iter()
                 .any(|latch| self.dominates(header, *latch, steps));
-            if is_header && let Some(latch) = self.back_to(header, call, &from, steps) {
+            if is_header && let Some(latch) = self.back_to(header, call, from, steps) {
                 return Some(CodeLoop {
                     header: self.blocks[header].start,
                     latch: self.blocks[latch].last,
