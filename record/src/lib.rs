@@ -5,10 +5,10 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `arenas`, `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
-//! `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`, `counters`, `contents` →
-//! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect` → `exports`, `real`, `config`, `fixed`,
-//! `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
+//! Modules, each using only those behind it: `arenas`, `attached`, `dispatch` → `notes`, `duplicate`, `hooks`,
+//! `operators`, `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`,
+//! `counters`, `contents` → `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect` →
+//! `exports`, `real`, `config`, `fixed`, `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
