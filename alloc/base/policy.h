@@ -161,13 +161,15 @@ inline constexpr uint64_t kTickMs = 100;
 // Decays that the oldest free page of a segment in steady use waits for: a steady trickle of frees
 // must not keep all of it. Not measured.
 inline constexpr uint64_t kStaleDecays = 4;
-// A process with at most kNearlyEmptyBytes in use, at least kEarlyMinBytes free, and never more
-// than kEarlyMaxThreads heaps purges without waiting for the decay. What it purges may fault in
-// again, a system page at a time. So it purges no more early than its peak, plus kEarlyBytesPerMs:
-// about 2 % of its time. "Small processes".
+// Free memory goes back without waiting for the decay from a process with at most kNearlyEmptyBytes
+// in use and at least kEarlyMinBytes free, and from one that has kGrowthBytes and one part in
+// kGrowthPart more than it has ever had in use. It may fault in again, a system page at a time. So
+// it is kEarlyBytesPerMs at most, about 1 % of the time; and at rest the peak once, where there
+// were never more than kEarlyMaxThreads heaps. "Small processes", "Memory for another use".
 inline constexpr size_t kEarlyMinBytes = size_t{8} << 20, kNearlyEmptyBytes = size_t{2} << 20;
 inline constexpr int64_t kEarlyMaxThreads = 2;
-inline constexpr size_t kEarlyBytesPerMs = 32 << 10;
+inline constexpr size_t kGrowthBytes = size_t{1} << 20, kGrowthPart = 16;
+inline constexpr size_t kEarlyBytesPerMs = 64 << 10;
 // Near a limit, a purge runs as soon as it frees kPressedBytes or kPressedTickMs have passed, down
 // to one part in kPressedShare below the limit. Not measured.
 inline constexpr uint64_t kPressedTickMs = 10;

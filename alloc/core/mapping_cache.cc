@@ -122,7 +122,8 @@ size_t consume(int i, size_t bytes) LARDER_REQUIRES(mappings.lock) {
   return taken;
 }
 
-// Unmaps cached ranges, oldest first, until `bytes` are released.
+// Unmaps cached ranges, oldest first, until `bytes` are released, or a little more; of a larger one
+// its end.
 size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
   size_t released = 0;
   // A refused munmap puts its range back: the iterations are bounded.
@@ -136,8 +137,15 @@ size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
             (oldest < 0 || mappings.cached[i].freed_ms < mappings.cached[oldest].freed_ms))
           oldest = i;
       if (oldest < 0) break;
-      range = mappings.cached[oldest];
-      erase_cached(oldest, 1);
+      CachedRange& cached = mappings.cached[oldest];
+      range = cached;
+      size_t rest = bytes - released;
+      if (rest >= kMinCachedBytes && rest < cached.bytes && cached.bytes - rest > kMinCachedBytes) {
+        cached.bytes -= round_up(rest, large_granule());
+        range = {end_of(cached), range.bytes - cached.bytes, nullptr, range.freed_ms};
+      } else {
+        erase_cached(oldest, 1);
+      }
       count_cached(-range.bytes);
     }
     if (unmap_or_cache(range)) released += range.bytes;
@@ -287,9 +295,9 @@ void large_evict_last_freed() {
   if (Slab* s = take_last_freed()) large_free_mapping(s);
 }
 
-size_t large_release_cached(uint64_t deadline_ms) {
+size_t large_release_cached(size_t bytes, uint64_t deadline_ms) {
   large_evict_last_freed();
-  return large_cached_bytes() != 0 ? release_cached_bytes(SIZE_MAX, deadline_ms) : 0;
+  return large_cached_bytes() != 0 ? release_cached_bytes(bytes, deadline_ms) : 0;
 }
 
 bool large_has_cached() {

@@ -56,8 +56,9 @@ Slab* large_take_last_freed(size_t size_bytes);
 // Moves the entry to the cached mappings.
 void large_evict_last_freed();
 
-// Unmaps mappings that were cached at or before the deadline. Returns bytes.
-size_t large_release_cached(uint64_t deadline_ms);
+// Unmaps mappings that were cached at or before the deadline, oldest first, until `bytes` are
+// released. Returns bytes.
+size_t large_release_cached(size_t bytes, uint64_t deadline_ms);
 size_t large_cached_bytes();
 // Bytes of cached mappings that were handed out again, since the start.
 uint64_t large_reused_bytes();

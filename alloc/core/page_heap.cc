@@ -79,9 +79,7 @@ void PageHeap::bucket_insert(Segment* segment) {
 }
 
 void PageHeap::count_used(size_t more_pages) {
-  size_t used = used_bytes() + more_pages * kPageBytes;
-  used_bytes_.store(used, std::memory_order_relaxed);
-  if (used > peak_bytes()) peak_bytes_.store(used, std::memory_order_relaxed);
+  used_bytes_.store(used_bytes() + more_pages * kPageBytes, std::memory_order_relaxed);
 }
 
 // The only writer of free_pages: keeps buckets, regions, dirty lists and the limit's count in step.

@@ -58,12 +58,11 @@ class PageHeap {
   bool has_dirty() const LARDER_UNCHECKED {
     return (dirty_whole_.size() | dirty_part_.size()) != 0;
   }
-  // Bytes of wholly free dirty segments; of pages in use, now and at their peak.
+  // Bytes of wholly free dirty segments; of pages in use.
   size_t dirty_whole_bytes() const LARDER_UNCHECKED { return dirty_whole_.size() * kSegmentBytes; }
   // Bytes of free dirty pages.
   size_t dirty_bytes() const;
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
-  size_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
 
   // Unmaps wholly free regions, for when address space is short. Returns bytes.
   size_t release_regions();
@@ -116,7 +115,7 @@ class PageHeap {
   uint64_t opened_ms_ LARDER_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> huge_again_us_{0};  // relaxed: a hint
   // Written under the lock. Relaxed: others read them as statistics.
-  std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};
+  std::atomic<size_t> used_bytes_{0};
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;
 };
 

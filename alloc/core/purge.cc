@@ -50,46 +50,47 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   return bytes;
 }
 
-// A process that uses hardly anything may not call again, so its free memory does not wait for the
-// decay. Threads come in waves that reuse it, so a process of several threads does wait. Relaxed:
-// races make the counts slightly wrong, and the bound is one of time, not of safety.
+// What is purged without waiting for the decay. Relaxed: races make the numbers slightly wrong, and
+// the bound is one of time, not of safety.
 struct Early {
-  std::atomic<uint64_t> next_ms{0}, last_ms{0};
-  std::atomic<size_t> allowed{0}, peak{0};
+  std::atomic<uint64_t> last_ms{0}, refused_ms{0};
+  std::atomic<size_t> allowed{0}, granted{0}, most_in_use{0};
   std::atomic<unsigned> count{0};
 };
 constinit Early early;
 
-// Bytes that an early purge would give back, or 0 if it is not worth it.
-size_t early_bytes() {
-  auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
-  size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
-  size_t used = page_heap.used_bytes() + large_used_bytes();
-  bool at_rest =
-      used <= kNearlyEmptyBytes + cached && stats::get(stats::kHeaps) <= kEarlyMaxThreads;
-  return unused >= kEarlyMinBytes && at_rest ? unused : 0;
+size_t in_use_bytes() { return page_heap.used_bytes() + large_used_bytes(); }
+
+// Raises the most that was in use, and returns it.
+size_t most_in_use() {
+  size_t now = in_use_bytes(), most = early.most_in_use.load(std::memory_order_relaxed);
+  if (now > most) early.most_in_use.store(most = now, std::memory_order_relaxed);
+  return most;
 }
 
-LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
-  uint64_t due = early.next_ms.load(std::memory_order_relaxed);
-  if (now < due || option(Option::kEarlyPurge) == 0 ||
-      !early.next_ms.compare_exchange_strong(due, now + 1, std::memory_order_relaxed))
-    return;
-  size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
-  size_t allowed =
-      early.allowed.load(std::memory_order_relaxed) + peak -
-      early.peak.exchange(peak, std::memory_order_relaxed) +
-      (now - early.last_ms.exchange(now, std::memory_order_relaxed)) * kEarlyBytesPerMs;
-  if (allowed > peak) allowed = peak;
-  if (bytes > peak) bytes = peak;
-  bool go = allowed >= bytes;
-  early.allowed.store(go ? allowed - bytes : allowed, std::memory_order_relaxed);
-  if (go) {
-    purge_all();
-    early.count.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    early.next_ms.store(now + (bytes - allowed) / kEarlyBytesPerMs, std::memory_order_relaxed);
-  }
+LARDER_SLOW bool may_purge_early(uint64_t now, size_t bytes, bool grant) {
+  if (option(Option::kEarlyPurge) == 0) return false;
+  size_t most = most_in_use();
+  if (bytes > most) bytes = most;
+  size_t allowed = early.allowed.load(std::memory_order_relaxed);
+  if (grant) allowed += most - early.granted.exchange(most, std::memory_order_relaxed);
+  allowed += (now - early.last_ms.exchange(now, std::memory_order_relaxed)) * kEarlyBytesPerMs;
+  if (allowed > most) allowed = most;
+  bool may = allowed >= bytes;
+  early.allowed.store(may ? allowed - bytes : allowed, std::memory_order_relaxed);
+  return may;
+}
+
+// A process that uses hardly anything may not call again, so its free memory does not wait for the
+// decay. Threads come in waves that reuse it, so a process of several threads is granted nothing.
+void purge_at_rest(uint64_t now) {
+  auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
+  if (in_use_bytes() > kNearlyEmptyBytes + cached) return;
+  size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
+  bool grant = stats::get(stats::kHeaps) <= kEarlyMaxThreads;
+  if (unused < kEarlyMinBytes || !may_purge_early(now, unused, grant)) return;
+  purge_all();
+  early.count.fetch_add(1, std::memory_order_relaxed);
 }
 
 constinit std::atomic<uint64_t> next_pressed_ms{0};  // relaxed, as next_tick_ms
@@ -128,7 +129,8 @@ void* purge_in_background(void*) {
 
 }  // namespace
 
-void purge_start_background() {
+void purge_start() {
+  early.last_ms.store(os::now_ms(), std::memory_order_relaxed);
   if (option(Option::kBackgroundPurge) == 0) return;
   // A thread inherits the signal mask. Signals are the program's.
   sigset_t all;
@@ -162,19 +164,34 @@ void purge_tick() {
     purge_pressed(now);
     if (!has_work() || rate == 0) return;
   }
-  if (size_t bytes = early_bytes()) purge_early(now, bytes);
+  purge_at_rest(now);
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;
   if (!next_tick_ms.compare_exchange_strong(due, now + kTickMs, std::memory_order_relaxed)) return;
   uint64_t decay = purge_decay_ms();
   uint64_t deadline = now > decay ? now - decay : 0;
-  large_release_cached(deadline);
+  large_release_cached(SIZE_MAX, deadline);
   purge_until(deadline, size_t(double(option(Option::kPurgeMibPerTick) << 20) * rate));
+}
+
+void purge_for_growth() {
+  size_t most = most_in_use();
+  size_t held = page_heap.used_bytes() + page_heap.dirty_bytes() +
+                size_t(stats::get(stats::kHugeBytes)) + large_cached_bytes();
+  if (likely(held < most + most / kGrowthPart + kGrowthBytes) || release_rate() == 0) return;
+  uint64_t now = os::now_ms();
+  if (now == early.refused_ms.load(std::memory_order_relaxed)) return;
+  if (may_purge_early(now, held - most, false))
+    purge_bytes(held - most, now);
+  else
+    early.refused_ms.store(now, std::memory_order_relaxed);
 }
 
 unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
 
-size_t purge_all() { return large_release_cached(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
+size_t purge_all() {
+  return large_release_cached(SIZE_MAX, UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX);
+}
 
 void purge_to_limit() {
   size_t lowest = limit::lowest(), wanted = lowest - lowest / kPressedShare;
@@ -185,13 +202,16 @@ void purge_to_limit() {
 
 size_t purge_passes() { return last_pass.load(std::memory_order_relaxed); }
 
-size_t purge_bytes(size_t bytes) {
-  size_t purged = purge_until(UINT64_MAX, bytes);
-  return purged < bytes ? purged + large_release_cached(UINT64_MAX) : purged;
+size_t purge_bytes(size_t bytes, uint64_t deadline_ms) {
+  size_t whole = page_heap.dirty_whole_bytes();
+  size_t purged = whole != 0 ? purge_until(deadline_ms, whole < bytes ? whole : bytes) : 0;
+  if (purged < bytes) purged += large_release_cached(bytes - purged, deadline_ms);
+  if (purged < bytes) purged += purge_until(deadline_ms, bytes - purged);
+  return purged;
 }
 
 bool release_address_space() {
-  return large_release_cached(UINT64_MAX) + page_heap.release_regions() != 0;
+  return large_release_cached(SIZE_MAX, UINT64_MAX) + page_heap.release_regions() != 0;
 }
 
 }  // namespace larder

@@ -61,6 +61,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   }
   SlowPath path;
   if (!path.entered()) return nullptr;
+  size_t before = s->bytes;
   void* q = large_resize(s, p, size_bytes);
   // The copy would need room for both objects.
   if (q == nullptr && limit_refuses(s, size_bytes)) {
@@ -68,6 +69,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
     q = large_resize(s, p, size_bytes);
   }
   if (q == nullptr && at_limit) q = large_move_by_pieces(s, size_bytes);
+  if (s->bytes > before) purge_for_growth();
   if (q != nullptr) charge_resized(s, size_bytes, __builtin_return_address(0));
   return q;
 }

@@ -33,6 +33,7 @@ void note_touched(Slab* s) {
 Slab* slab_acquire(int c) {
   Slab* s = page_heap.alloc_span(kSizeClasses.pages[c], 1, Kind::kSlab);
   if (s == nullptr) return nullptr;
+  purge_for_growth();
   init(s, c);
   s->touched = 0;
   remote_reset(s);

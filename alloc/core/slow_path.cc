@@ -33,7 +33,10 @@ void* or_enomem(void* p) {
 template <typename Allocate>
 void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   void* p = allocate();
-  if (size_bytes > kSmallMax) purge_tick();
+  if (size_bytes > kSmallMax) {
+    purge_for_growth();
+    purge_tick();
+  }
   if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
     if (release_all_memory()) p = allocate();
     if (p == nullptr && call_out_of_memory_callback(size_bytes)) p = allocate();

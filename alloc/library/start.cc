@@ -50,7 +50,7 @@ void start_guard() {
 #else
   foreign_init(false);
 #endif
-  purge_start_background();
+  purge_start();
   report_missing_endpoint();
 }
 

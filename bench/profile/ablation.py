@@ -84,7 +84,8 @@ VARIANTS = {
         ("core/page_heap.cc", "      if (warm != 0) {", "      if (false) {"),
         ("core/page_heap.cc", "if (!dirty_whole_.empty()) return dirty_whole_.back();", "")],
     "huge-pages": [("base/policy.h", "kHugeHeapBytes = size_t{64} << 20;", "kHugeHeapBytes = SIZE_MAX;")],
-    "early-purge": [("base/policy.h", "kEarlyMaxThreads = 2;", "kEarlyMaxThreads = -1;")],
+    "early-purge": [("base/policy.h", "kEarlyMinBytes = size_t{8} << 20", "kEarlyMinBytes = SIZE_MAX")],
+    "growth-purge": [("base/policy.h", "kGrowthBytes = size_t{1} << 20", "kGrowthBytes = size_t{1} << 40")],
     "stale-decay": [("base/policy.h", "kStaleDecays = 4;", "kStaleDecays = 1 << 20;")],
     # base
     "one-thread": [
