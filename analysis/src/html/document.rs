@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use larder_base::number::percent;
 use larder_base::printable;
 use rustc_hash::FxHashMap;
@@ -29,7 +30,7 @@ const SHARE_WITH_SOURCE: f64 = 0.01;
 #[derive(Default)]
 pub struct Names {
     pub texts: Vec<String>,
-    numbers: HashMap<String, usize>,
+    numbers: HashMap<String, usize, RandomState>,
 }
 
 impl Names {

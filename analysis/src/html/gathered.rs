@@ -95,8 +95,10 @@ pub struct Gathered {
     own: Vec<Own>,
     /// Further calls and bytes, by the thread's number and the origin.
     made: FxHashMap<(u32, usize), (u64, u64)>,
-    /// By row.
-    cells: Vec<Vec<Cell>>,
+    /// By row: of the last thread that allocated there.
+    cells: Vec<Cell>,
+    /// Further ones of a row.
+    other_cells: FxHashMap<usize, Vec<Cell>>,
 }
 
 impl Gathered {
@@ -114,6 +116,7 @@ impl Gathered {
             own: Vec::new(),
             made: FxHashMap::default(),
             cells: Vec::new(),
+            other_cells: FxHashMap::default(),
         }
     }
 
@@ -166,7 +169,9 @@ impl Gathered {
         row: usize,
         shown: &FxHashMap<usize, usize>,
     ) -> impl Iterator<Item = Cell> {
-        let cells = self.cells[row].iter().filter(|_| self.threads.len() > 1);
+        let others = self.other_cells.get(&row).into_iter().flatten();
+        let cells = others.chain([&self.cells[row]]);
+        let cells = cells.filter(|_| self.threads.len() > 1);
         cells.filter_map(|cell| {
             let part = *shown.get(&cell.part)?;
             Some(Cell { part, ..*cell })
@@ -283,16 +288,23 @@ impl Observer for Gathered {
             let sum = &mut self.threads[block.note.thread as usize].live_bytes;
             *sum = sum.saturating_add(block.size);
         });
-        let first = self.cells.len();
-        self.cells
-            .resize_with(first + image.sources.len(), Vec::new);
-        (0..self.own.len()).for_each(|origin| self.set_aside(origin));
-        for ((thread, origin), (calls, bytes)) in self.made.drain() {
+        let first = self.rows.len();
+        let mut cell = |thread: u32, calls, bytes| {
             let part = thread as usize;
-            let sum = &mut self.threads[part].bytes;
-            *sum = sum.saturating_add(bytes);
-            self.cells[first + origin].push(Cell { part, calls, bytes });
+            // An origin whose calls all failed has no thread.
+            if let Some(thread) = self.threads.get_mut(part) {
+                thread.bytes = thread.bytes.saturating_add(bytes);
+            }
+            Cell { part, calls, bytes }
+        };
+        for ((thread, origin), (calls, bytes)) in self.made.drain() {
+            let cells = self.other_cells.entry(first + origin).or_default();
+            cells.push(cell(thread, calls, bytes));
         }
+        self.own.resize(image.sources.len(), Own::default());
+        let last = self.own.iter();
+        let last = last.map(|own| cell(own.thread, own.calls, own.bytes));
+        self.cells.extend(last);
         self.latest = NO_THREAD;
         for (_, number) in self.numbers.drain() {
             self.threads[number].pid = image.trace.process().pid;
@@ -300,8 +312,8 @@ impl Observer for Gathered {
         if self.timeline.finish(image) {
             self.first_drawn = first;
         }
-        let mut own = self.own.drain(..);
-        for (source, sums) in image.sources.iter().zip(image.origins) {
+        let origins = image.sources.iter().zip(image.origins);
+        for ((source, sums), own) in origins.zip(self.own.drain(..)) {
             let stacks = image.events.stacks();
             let chain = image.resolver.chain(image.trace, stacks, source.stack);
             self.rows.push(Row {
@@ -311,10 +323,9 @@ impl Observer for Gathered {
                 },
                 image: self.images,
                 sums: sums.clone(),
-                temporary: own.next().map_or(0, |own| own.temporary),
+                temporary: own.temporary,
             });
         }
-        drop(own);
         self.images += 1;
         self.called.end_image(image, &|_| {});
     }

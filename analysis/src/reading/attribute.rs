@@ -39,13 +39,13 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
     if rules.is_empty() {
         return Attribution {
             counted: Counted::AsCalled,
-            site: find_site(chain, formatting(chain)),
+            site: find_site(chain, None),
         };
     }
     let frames: Vec<&ChainFrame> = functions(chain).collect();
     match find_wrapper(&frames, rules) {
         Some((outermost, rule)) => {
-            let site = find_site(chain, outermost + 1).or(Some(outermost));
+            let site = find_site(chain, Some(outermost + 1)).or(Some(outermost));
             let counted = Counted::As {
                 kind: rule.kind,
                 header_bytes: rule.header_bytes,
@@ -61,15 +61,33 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
 
 /// The innermost frame with a line that is not passed over. If there is none, the innermost one, named
 /// or not, because its caller does not decide what it allocates. If all are passed over, the outermost
-/// wrapper, or else the innermost that is not of the malloc family.
-fn find_site(chain: &Chain, from: usize) -> Option<usize> {
+/// wrapper, or else the innermost that is not of the malloc family. Frames before `begin` do not count; `None`: those
+/// before the one that formats the text in which the allocation makes room.
+fn find_site(chain: &Chain, begin: Option<usize>) -> Option<usize> {
+    let from = begin.unwrap_or(0);
+    let frames = || functions(chain).enumerate().skip(from);
+    let (mut with_line, mut innermost) = (None, None);
+    // One pass: most stacks have no text, and many no line.
+    let walked = frames().try_for_each(|(index, frame)| {
+        if begin.is_none() && frame.writes_text {
+            return Err(index);
+        }
+        if !frame.is_passed_over() {
+            innermost.get_or_insert(index);
+            if frame.source.line.is_some() {
+                with_line.get_or_insert(index);
+            }
+        }
+        Ok(())
+    });
+    if let Err(writes) = walked {
+        return find_site(chain, Some(formatting(chain, writes)));
+    }
     let all = |wanted: fn(&ChainFrame) -> bool| {
-        let frames = functions(chain).enumerate().skip(from);
-        frames.filter_map(move |(index, frame)| wanted(frame).then_some(index))
+        frames().filter_map(move |(index, frame)| wanted(frame).then_some(index))
     };
-    all(|frame| !frame.is_passed_over() && frame.source.line.is_some())
-        .next()
-        .or_else(|| all(|frame| !frame.is_passed_over()).next())
+    with_line
+        .or(innermost)
         .or_else(|| all(|frame| frame.wrapper.get()).last())
         .or_else(|| all(|frame| !frame.family).next())
         .or_else(|| all(|_| true).next())
@@ -85,9 +103,9 @@ pub fn writes_text(frame: &SourceFrame) -> bool {
     function.is_some_and(|function| WRITES.iter().any(|part| function.name.contains(part)))
 }
 
-/// The frame that formats into a text of its own, if the allocation makes room in that text; else the
-/// innermost. In between are `fmt` functions, which write where their caller says.
-fn formatting(chain: &Chain) -> usize {
+/// The frame that formats into a text of its own, if the allocation makes room in that text, to which the frame
+/// `writes` writes; else the innermost. In between are `fmt` functions, which write where their caller says.
+fn formatting(chain: &Chain, writes: usize) -> usize {
     const BEGINS: &[&str] = &[
         "core::fmt::Write::write_fmt",
         "core::fmt::Write>::write_fmt",
@@ -97,9 +115,6 @@ fn formatting(chain: &Chain) -> usize {
     let name = |frame: &&ChainFrame| frame.source.function.as_ref().map(|f| f.name.clone());
     let is = |frame: &&ChainFrame, parts: &[&str]| {
         name(frame).is_some_and(|name| parts.iter().any(|part| name.contains(part)))
-    };
-    let Some(writes) = functions(chain).position(|frame| frame.writes_text) else {
-        return 0;
     };
     let frames: Vec<&ChainFrame> = functions(chain).collect();
     // A function may also write to a text of its own.

@@ -170,6 +170,8 @@ pub struct Resolver {
     beside: FxHashMap<(usize, u64), Location>,
     /// The resolved stacks of the image, by number; empty where not resolved yet.
     chains: Vec<Chain>,
+    /// Room for the part of a stack that is not resolved yet.
+    unresolved: Vec<(StackId, FrameId)>,
     /// The resolved frames of the image, by number.
     locations: Vec<Option<Location>>,
     /// The trace's own names.
@@ -223,6 +225,7 @@ impl Resolver {
             frames: FxHashMap::default(),
             beside: FxHashMap::default(),
             chains: Vec::new(),
+            unresolved: Vec::new(),
             locations: Vec::new(),
             names: HashMap::new(),
             files: HashMap::new(),
@@ -240,26 +243,26 @@ impl Resolver {
 
     /// A stack of the image. Takes time and memory only for the part that no earlier stack had.
     pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
-        let (mut at, mut new) = (stack, Vec::new());
-        let mut chain = Chain::default();
-        while let Some(frame) = stacks.frame_ids(at).next() {
+        let (mut at, mut new) = (stack, std::mem::take(&mut self.unresolved));
+        let mut chain = loop {
+            let Some(frame) = stacks.frame_ids(at).next() else {
+                break Chain::default();
+            };
             match self.chains.get(at.0 as usize) {
-                Some(known) if !known.is_empty() => {
-                    chain = known.clone();
-                    break;
-                }
+                Some(known) if !known.is_empty() => break known.clone(),
                 _ => new.push((at, frame)),
             }
             at = stacks.parent(at);
-        }
+        };
         while let Some((at, frame)) = new.pop() {
             chain = Chain::called(self.location(trace, stacks, frame), chain);
             let place = at.0 as usize;
             if self.chains.len() <= place {
-                self.chains.resize(place + 1, Chain::default());
+                self.chains.resize_with(place + 1, Chain::default);
             }
             self.chains[place] = chain.clone();
         }
+        self.unresolved = new;
         chain
     }
 

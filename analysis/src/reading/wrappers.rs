@@ -12,6 +12,7 @@
 //! Time: rounds × stacks × `LOOK_THROUGH`; memory: 8 bytes × `FRAMES` a stack.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use larder_base::order;
@@ -124,21 +125,11 @@ struct Place {
     address: u32,
 }
 
-/// The functions of a path that could be charged, innermost first.
+/// A path whose functions that could be charged are these of `Functions::places`.
 struct Stack {
-    own: Vec<Place>,
+    own: Range<usize>,
     calls: u64,
     bytes: u64,
-}
-
-impl Stack {
-    /// The innermost functions once the found ones are passed over.
-    fn beyond(&self, found: &[bool]) -> &[Place] {
-        let passed = |place: &Place| found[place.function as usize];
-        let first = self.own.iter().position(|place| !passed(place));
-        let rest = &self.own[first.unwrap_or(self.own.len())..];
-        &rest[..rest.len().min(LOOK_THROUGH + 2)]
-    }
 }
 
 #[derive(Default)]
@@ -146,20 +137,23 @@ struct Functions {
     known: Vec<Function>,
     by_key: FxHashMap<FunctionKey, u32>,
     by_frame: FxHashMap<*const ChainFrame, u32>,
+    /// Of all stacks, each innermost first.
+    places: Vec<Place>,
 }
 
 impl Functions {
     fn stack(&mut self, path: &Path, resolver: &mut Resolver) -> Stack {
         let frames = path.chain.iter().flat_map(|location| location.iter());
-        let own = frames.filter(|frame| !frame.is_passed_over()).take(FRAMES);
-        let places = own.map(|frame| Place {
-            function: self.number(frame, resolver),
-            address: frame.address as u32,
-        });
-        let mut own = Vec::with_capacity(FRAMES);
-        own.extend(places);
+        let from = self.places.len();
+        for frame in frames.filter(|frame| !frame.is_passed_over()).take(FRAMES) {
+            let function = self.number(frame, resolver);
+            self.places.push(Place {
+                function,
+                address: frame.address as u32,
+            });
+        }
         Stack {
-            own,
+            own: from..self.places.len(),
             calls: path.calls,
             bytes: path.bytes,
         }
@@ -189,6 +183,15 @@ impl Functions {
         }
         self.by_frame.insert(at, number);
         number
+    }
+
+    /// The innermost functions of a stack once the found ones are passed over.
+    fn beyond(&self, stack: &Stack, found: &[bool]) -> &[Place] {
+        let own = &self.places[stack.own.clone()];
+        let passed = |place: &Place| found[place.function as usize];
+        let first = own.iter().position(|place| !passed(place));
+        let rest = &own[first.unwrap_or(own.len())..];
+        &rest[..rest.len().min(LOOK_THROUGH + 2)]
     }
 }
 
@@ -232,7 +235,7 @@ fn depends<'a>(served: impl ExactSizeIterator<Item = &'a (u64, u64)>, function: 
 fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u32> {
     let mut served: FxHashMap<u32, Served> = FxHashMap::default();
     for stack in stacks {
-        let own = stack.beyond(found);
+        let own = functions.beyond(stack, found);
         if !own.is_empty() {
             add(&mut served, own, 0, stack);
         }
@@ -254,7 +257,7 @@ fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u
     };
     let mut behind: FxHashMap<u32, Served> = FxHashMap::default();
     for stack in stacks {
-        let own = stack.beyond(found);
+        let own = functions.beyond(stack, found);
         for depth in 1..=LOOK_THROUGH.min(own.len().saturating_sub(1)) {
             if !narrow(own[depth - 1].function) {
                 break;
@@ -300,8 +303,9 @@ pub struct Passed(FxHashMap<Rc<str>, u64>);
 impl Passed {
     pub fn add(&mut self, paths: &[Path]) {
         let mut names: FxHashMap<*const ChainFrame, Rc<str>> = FxHashMap::default();
+        let mut seen: Vec<Rc<str>> = Vec::new();
         for path in paths.iter().filter(|path| path.calls > 0) {
-            let mut seen: Vec<Rc<str>> = Vec::new();
+            seen.clear();
             let frames = path.chain.iter().flat_map(|location| location.iter());
             let passed = frames.take_while(|frame| frame.is_passed_over());
             for frame in passed.filter(|frame| frame.wrapper.get() && !frame.plumbing) {
@@ -367,8 +371,10 @@ mod tests {
                 function: *function,
                 address: *address,
             };
+            let from = self.functions.places.len();
+            self.functions.places.extend(through.iter().map(place));
             self.stacks.push(Stack {
-                own: through.iter().map(place).collect(),
+                own: from..self.functions.places.len(),
                 calls: 10,
                 bytes: 10 * size,
             });

@@ -5,7 +5,6 @@
 //! "none". Memory: the code, up to 256 KiB a function; time: 2^24 steps a function, and 2^20 a call.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
-use rustc_hash::FxHashMap;
 
 /// Larger functions are not analysed.
 pub const MOST_CODE_BYTES: u64 = 256 << 10;
@@ -35,7 +34,6 @@ struct Block {
     /// The address of the last instruction.
     last: u64,
     end: u64,
-    successors: Vec<usize>,
     /// Whether the block ends in a jump with unknown targets.
     leaves_view: bool,
     calls: bool,
@@ -44,32 +42,69 @@ struct Block {
     if_null: Option<usize>,
 }
 
+/// The blocks to which each block leads.
+struct Edges {
+    /// Those of block `b` are `to[starts[b]..starts[b + 1]]`.
+    starts: Vec<usize>,
+    to: Vec<usize>,
+}
+
+impl Edges {
+    fn of(&self, block: usize) -> &[usize] {
+        &self.to[self.starts[block]..self.starts[block + 1]]
+    }
+
+    fn each(&self) -> impl Iterator<Item = (usize, usize)> {
+        let blocks = 0..self.starts.len() - 1;
+        blocks.flat_map(|block| self.of(block).iter().map(move |to| (block, *to)))
+    }
+
+    fn reversed(&self) -> Self {
+        // Counted at `b + 2`, so that `starts[b + 1]` is where block `b` begins, and where it ends once it is filled.
+        let mut starts = vec![0; self.starts.len() + 1];
+        for (_, to) in self.each() {
+            starts[to + 2] += 1;
+        }
+        for block in 2..starts.len() {
+            starts[block] += starts[block - 1];
+        }
+        let mut sources = vec![0; self.to.len()];
+        for (from, to) in self.each() {
+            let place = &mut starts[to + 1];
+            sources[*place] = from;
+            *place += 1;
+        }
+        starts.pop();
+        Self {
+            starts,
+            to: sources,
+        }
+    }
+}
+
 /// A function's basic blocks with their dominators.
 pub struct FunctionCode {
     blocks: Vec<Block>,
+    successors: Edges,
     /// By block: its immediate dominator; `None`: not reachable from the start.
     dominators: Vec<Option<usize>>,
     /// By block: its predecessors.
-    sources: Vec<Vec<usize>>,
+    sources: Edges,
 }
 
 impl FunctionCode {
     pub fn new(code: &[u8], start: u64) -> Self {
         let instructions = decode(code, start);
-        let blocks = blocks(
+        let (blocks, successors) = blocks(
             &instructions,
             start,
             start.saturating_add(code.len() as u64),
         );
-        let mut sources = vec![Vec::new(); blocks.len()];
-        for (index, block) in blocks.iter().enumerate() {
-            for successor in &block.successors {
-                sources[*successor].push(index);
-            }
-        }
-        let dominators = dominators(&blocks, &sources);
+        let sources = successors.reversed();
+        let dominators = dominators(&successors, &sources);
         Self {
             blocks,
+            successors,
             dominators,
             sources,
         }
@@ -86,11 +121,11 @@ impl FunctionCode {
         };
         let (comes_again, leaves_view) = self.goes_on(call);
         let mut steps = 0;
-        let (next, after) = (&self.blocks[call].successors, self.after_success(call));
+        let next = self.successors.of(call);
         let any = self.innermost(call, next, &mut steps);
-        let on_success = match after == *next {
-            true => any,
-            false => self.innermost(call, &after, &mut steps),
+        let on_success = match self.after_success(next) {
+            Some(after) => self.innermost(call, &after, &mut steps),
+            None => any,
         };
         match (any, on_success) {
             _ if steps > MOST_STEPS => Around::Unknown,
@@ -102,23 +137,20 @@ impl FunctionCode {
         }
     }
 
-    /// The successor of the call if its result is not null.
-    fn after_success(&self, call: usize) -> Vec<usize> {
-        let next = &self.blocks[call].successors;
-        match next.first().map(|next| &self.blocks[*next]) {
-            Some(Block {
-                if_null: Some(null),
-                successors,
-                ..
-            }) => successors.iter().copied().filter(|s| s != null).collect(),
-            _ => next.clone(),
-        }
+    /// What follows the successors of a call if its result is not null; `None`: its result is not tested.
+    fn after_success(&self, next: &[usize]) -> Option<Vec<usize>> {
+        let next = *next.first()?;
+        let null = self.blocks[next].if_null?;
+        let all = self.successors.of(next).iter().copied();
+        Some(all.filter(|successor| *successor != null).collect())
     }
 
     fn innermost(&self, call: usize, from: &[usize], steps: &mut usize) -> Option<CodeLoop> {
         let mut header = call;
         loop {
-            let is_header = self.sources[header]
+            let is_header = self
+                .sources
+                .of(header)
                 .iter()
                 .any(|latch| self.dominates(header, *latch, steps));
             if is_header && let Some(latch) = self.back_to(header, call, from, steps) {
@@ -157,10 +189,10 @@ impl FunctionCode {
             if std::mem::replace(&mut seen[block], true) || !self.dominates(header, block, steps) {
                 continue;
             }
-            if self.blocks[block].successors.contains(&header) {
+            if self.successors.of(block).contains(&header) {
                 return Some(block);
             }
-            open.extend(&self.blocks[block].successors);
+            open.extend(self.successors.of(block));
         }
         None
     }
@@ -181,12 +213,12 @@ impl FunctionCode {
     /// Whether the call can repeat, and whether control can reach code that cannot be followed.
     fn goes_on(&self, call: usize) -> (bool, bool) {
         let mut seen = vec![false; self.blocks.len()];
-        let mut open = self.blocks[call].successors.clone();
+        let mut open = self.successors.of(call).to_vec();
         let mut leaves_view = false;
         while let Some(block) = open.pop() {
             if !std::mem::replace(&mut seen[block], true) {
                 leaves_view |= self.blocks[block].leaves_view;
-                open.extend(&self.blocks[block].successors);
+                open.extend(self.successors.of(block));
             }
         }
         (seen[call], leaves_view)
@@ -204,7 +236,8 @@ pub fn direct_call(code: &[u8]) -> Option<i64> {
 
 fn decode(code: &[u8], start: u64) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-    let mut instructions = Vec::new();
+    // An instruction has about four bytes.
+    let mut instructions = Vec::with_capacity(code.len() / 4 + 1);
     while decoder.can_decode() {
         instructions.push(decoder.decode());
     }
@@ -215,7 +248,7 @@ fn ends_block(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::Next
 }
 
-fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
+fn blocks(instructions: &[Instruction], start: u64, end: u64) -> (Vec<Block>, Edges) {
     let inside = |target: u64| (start..end).contains(&target);
     let mut leaders: Vec<u64> = vec![start];
     for instruction in instructions {
@@ -226,9 +259,8 @@ fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
     }
     leaders.sort_unstable();
     leaders.dedup();
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut number = FxHashMap::default();
-    let mut of_block: Vec<&[Instruction]> = Vec::new();
+    let mut blocks: Vec<Block> = Vec::with_capacity(leaders.len());
+    let mut of_block: Vec<&[Instruction]> = Vec::with_capacity(leaders.len());
     let mut rest = instructions;
     for (index, leader) in leaders.iter().enumerate() {
         let to = leaders.get(index + 1).copied().unwrap_or(end);
@@ -239,7 +271,6 @@ fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
         if let (Some(first), Some(last)) = (of.first(), of.last())
             && first.ip() == *leader
         {
-            number.insert(*leader, blocks.len());
             of_block.push(of);
             blocks.push(Block {
                 start: *leader,
@@ -249,10 +280,14 @@ fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
             });
         }
     }
-    for (block, of) in blocks.iter_mut().zip(of_block) {
-        connect(block, of, &number);
+    let mut starts = Vec::with_capacity(blocks.len() + 1);
+    let mut to = Vec::with_capacity(2 * blocks.len());
+    for (index, of) in of_block.into_iter().enumerate() {
+        starts.push(to.len());
+        connect(&mut blocks, index, of, &mut to);
     }
-    blocks
+    starts.push(to.len());
+    (blocks, Edges { starts, to })
 }
 
 fn jump_target(instruction: &Instruction) -> Option<u64> {
@@ -267,69 +302,77 @@ fn jump_target(instruction: &Instruction) -> Option<u64> {
     (near && jumps).then(|| instruction.near_branch_target())
 }
 
-fn connect(block: &mut Block, instructions: &[Instruction], number: &FxHashMap<u64, usize>) {
+/// Adds the successors of a block.
+fn connect(blocks: &mut [Block], index: usize, instructions: &[Instruction], to: &mut Vec<usize>) {
     let Some(last) = instructions.last() else {
         return;
     };
-    let target = jump_target(last);
-    let (taken, next) = (
-        target.and_then(|target| number.get(&target).copied()),
-        number.get(&last.next_ip()).copied(),
-    );
+    let number = |target| blocks.binary_search_by_key(&target, |block| block.start);
+    let taken = jump_target(last).and_then(|target| number(target).ok());
+    let next = Some(index + 1);
+    let next = next.filter(|next| blocks.get(*next).is_some_and(|b| b.start == last.next_ip()));
+    let block = &mut blocks[index];
     match last.flow_control() {
         FlowControl::ConditionalBranch => {
             block.leaves_view = taken.is_none();
-            block.if_null = match (tests_pointer(instructions), last.code()) {
-                (true, Code::Je_rel8_64 | Code::Je_rel32_64) => taken,
-                (true, Code::Jne_rel8_64 | Code::Jne_rel32_64) => next,
+            let if_null = match last.code() {
+                Code::Je_rel8_64 | Code::Je_rel32_64 => taken,
+                Code::Jne_rel8_64 | Code::Jne_rel32_64 => next,
                 _ => None,
             };
-            block.successors.extend(taken);
-            block.successors.extend(next.filter(|n| Some(*n) != taken));
+            block.if_null = if_null.filter(|_| tests_pointer(instructions));
+            to.extend(taken);
+            to.extend(next.filter(|n| Some(*n) != taken));
         }
         // A jump out of the function is a tail call, unless it leads to a part that was moved out,
         // whose jump back is not visible; such a part has a symbol of its own and is reached by a
         // conditional jump.
-        FlowControl::UnconditionalBranch => block.successors.extend(taken),
+        FlowControl::UnconditionalBranch => to.extend(taken),
         FlowControl::IndirectBranch => block.leaves_view = true,
         FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => {}
         FlowControl::Call | FlowControl::IndirectCall => {
             block.calls = true;
-            block.successors.extend(next);
+            to.extend(next);
         }
-        FlowControl::Next | FlowControl::XbeginXabortXend => block.successors.extend(next),
+        FlowControl::Next | FlowControl::XbeginXabortXend => to.extend(next),
     }
 }
 
 /// Whether the block ends by comparing a call's result with null: rax, or the place where it was
 /// stored.
 fn tests_pointer(instructions: &[Instruction]) -> bool {
-    let mut copies = vec![Register::RAX];
+    // A bit for each 64-bit register; none for an operand in memory.
+    let bit = |register: Register| {
+        let number = (register as u32).wrapping_sub(Register::RAX as u32);
+        1u16.checked_shl(number).unwrap_or(0)
+    };
+    let mut copies = bit(Register::RAX);
+    let is_copy = |copies: u16, register| copies & bit(register) != 0;
     let mut stored: Option<(Register, u64)> = None;
     let place = |i: &Instruction| (i.memory_base(), i.memory_displacement64());
     for instruction in instructions {
         match instruction.code() {
             Code::Mov_r64_rm64 | Code::Mov_rm64_r64 => {
-                let from_copy = copies.contains(&instruction.op1_register());
+                let from_copy = is_copy(copies, instruction.op1_register());
                 if instruction.op0_kind() == OpKind::Memory {
                     stored = from_copy.then(|| place(instruction)).or(stored);
                 } else if from_copy
                     || (instruction.op1_kind() == OpKind::Memory
                         && stored == Some(place(instruction)))
                 {
-                    copies.push(instruction.op0_register());
+                    copies |= bit(instruction.op0_register());
                 } else {
-                    copies.retain(|copy| *copy != instruction.op0_register());
+                    copies &= !bit(instruction.op0_register());
                 }
             }
             Code::Test_rm64_r64 => {
                 return instruction.op0_register() == instruction.op1_register()
-                    && copies.contains(&instruction.op0_register());
+                    && is_copy(copies, instruction.op0_register());
             }
             Code::Cmp_rm64_imm8 => {
                 let held = match instruction.op0_kind() {
                     OpKind::Memory => stored == Some(place(instruction)),
-                    _ => copies.contains(&instruction.op0_register()),
+                    _ => is_copy(copies, instruction.op0_register()),
                 };
                 return held && instruction.immediate8() == 0;
             }
@@ -340,13 +383,14 @@ fn tests_pointer(instructions: &[Instruction]) -> bool {
 }
 
 /// Immediate dominators, by the iteration of Cooper, Harvey and Kennedy; none if that takes too long.
-fn dominators(blocks: &[Block], sources: &[Vec<usize>]) -> Vec<Option<usize>> {
-    let order = reverse_postorder(blocks);
-    let mut place = vec![usize::MAX; blocks.len()];
+fn dominators(successors: &Edges, sources: &Edges) -> Vec<Option<usize>> {
+    let count = successors.starts.len() - 1;
+    let order = reverse_postorder(successors, count);
+    let mut place = vec![usize::MAX; count];
     for (index, block) in order.iter().enumerate() {
         place[*block] = index;
     }
-    let mut found: Vec<Option<usize>> = vec![None; blocks.len()];
+    let mut found: Vec<Option<usize>> = vec![None; count];
     let Some(start) = order.first() else {
         return found;
     };
@@ -355,7 +399,7 @@ fn dominators(blocks: &[Block], sources: &[Vec<usize>]) -> Vec<Option<usize>> {
     while changed {
         changed = false;
         for block in &order[1..] {
-            let mut known = sources[*block].iter().filter(|s| found[**s].is_some());
+            let mut known = sources.of(*block).iter().filter(|s| found[**s].is_some());
             let Some(first) = known.next() else { continue };
             let mut dominator = *first;
             for other in known {
@@ -370,7 +414,7 @@ fn dominators(blocks: &[Block], sources: &[Vec<usize>]) -> Vec<Option<usize>> {
                 }
             }
             if steps > MOST_STEPS_A_FUNCTION {
-                return vec![None; blocks.len()];
+                return vec![None; count];
             }
             if found[*block] != Some(dominator) {
                 found[*block] = Some(dominator);
@@ -381,16 +425,16 @@ fn dominators(blocks: &[Block], sources: &[Vec<usize>]) -> Vec<Option<usize>> {
     found
 }
 
-fn reverse_postorder(blocks: &[Block]) -> Vec<usize> {
-    let mut order = Vec::new();
-    let mut seen = vec![false; blocks.len()];
+fn reverse_postorder(successors: &Edges, count: usize) -> Vec<usize> {
+    let mut order = Vec::with_capacity(count);
+    let mut seen = vec![false; count];
     let mut open: Vec<(usize, usize)> = Vec::new();
     if let Some(first) = seen.first_mut() {
         *first = true;
         open.push((0, 0));
     }
     while let Some((block, next)) = open.last_mut() {
-        match blocks[*block].successors.get(*next) {
+        match successors.of(*block).get(*next) {
             Some(successor) => {
                 *next += 1;
                 let successor = *successor;

@@ -315,10 +315,9 @@ impl<'t> Stream<'t> {
             return Err(DamageCause::Checksum);
         }
         if entry.compressed {
-            let stored = std::mem::replace(&mut bytes, vec![0; entry.raw_bytes as usize]);
-            let len = zstd_safe::decompress(bytes.as_mut_slice(), &stored)
-                .map_err(|_| DamageCause::Decompress)?;
-            bytes.truncate(len);
+            let room = Vec::with_capacity(entry.raw_bytes as usize);
+            let stored = std::mem::replace(&mut bytes, room);
+            zstd_safe::decompress(&mut bytes, &stored).map_err(|_| DamageCause::Decompress)?;
         }
         let chunk = match (entry.columns, entry.ordered) {
             (false, _) => Some(Chunk::Rows(Rows::of(bytes))),
