@@ -111,7 +111,7 @@ void free_in_signal(void* p, Slab* s) {
     stats::add(stats::kLeakedInSignal, 1);
 }
 
-LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
+LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c, bool* zero) {
   SlowPath path;
   if (!path.entered()) {
     // The alignment of the class.
@@ -120,7 +120,7 @@ LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
     return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
   }
   void* caller = __builtin_return_address(0);
-  return allocate_with_retry(kSizeClasses.size[c], [size_bytes, c, caller] {
+  return allocate_with_retry(kSizeClasses.size[c], [size_bytes, c, caller, zero] {
     if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
@@ -128,8 +128,10 @@ LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
       purge_tick();
       heap->purge_if_shrinking();
     }
+    heap->carved_clean = nullptr;
     void* p = heap->refill(int(c));
     SamplePoint* point = std::exchange(heap->sampled_point, nullptr);
+    if (zero != nullptr) *zero = point == nullptr && p == heap->carved_clean;
     if (likely(point == nullptr)) return p;
     return sample_small(point, int(c), size_bytes, caller, &heap->countdown);
   });
@@ -175,7 +177,8 @@ void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
 
 }  // namespace
 
-void* malloc_slow(size_t size_bytes, size_t c) {
+// Sets `zero`, if there is one, to whether it knows that the object holds zeros.
+static void* malloc_slow(size_t size_bytes, size_t c, bool* zero) {
   thread_state.last = ThreadState::kNoLast;
   if (ThreadHeap* heap = thread_state.heap) {
     SlowPath path;
@@ -184,8 +187,10 @@ void* malloc_slow(size_t size_bytes, size_t c) {
   } else if (shares()) {
     if (void* p = shared_take(int(c))) return p;
   }
-  return malloc_slower(size_bytes, c);
+  return malloc_slower(size_bytes, c, zero);
 }
+
+void* malloc_slow(size_t size_bytes, size_t c) { return malloc_slow(size_bytes, c, nullptr); }
 
 void* malloc_large(size_t size_bytes) {
   ThreadHeap* heap = thread_state.heap;
@@ -301,9 +306,16 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
 
 void* zeroed_alloc(size_t size_bytes) {
   bool zero = false;
-  void* p = size_bytes <= kSmallMax
-                ? malloc_fast(size_bytes)
-                : allocate_uncached(size_bytes, 16, &zero, __builtin_return_address(0));
+  void* p = nullptr;
+  if (size_bytes > kSmallMax) {
+    p = allocate_uncached(size_bytes, 16, &zero, __builtin_return_address(0));
+  } else if (size_bytes < kCarveBytes) {  // carved with others, so its pages are touched anyway
+    p = malloc_fast(size_bytes);
+  } else {
+    size_t c = class_of(size_bytes);
+    p = thread_state.heads[c] == nullptr ? malloc_slow(size_bytes, c, &zero)
+                                         : malloc_small(c, size_bytes);
+  }
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 

@@ -443,6 +443,7 @@ void* ThreadHeap::carve(int c) {
   size_t end = carve_end(s, round_down(at, kCarveBytes) + kCarveBytes);
   auto count = uint32_t((end - at + size - 1) / size);
   if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
+  carved_clean = s->zero && at >= s->touched ? first : nullptr;
   s->carved = uint16_t(s->carved + count);
   return hand_out(c, link_carved(s, first, count), count * size);
 }

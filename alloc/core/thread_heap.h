@@ -124,6 +124,7 @@ struct ThreadHeap {
   HeapCounters counters;
   Countdown countdown;           // to the next sample point
   SamplePoint* sampled_point;    // of the object that refill() has just returned, or nullptr
+  void* carved_clean;            // the object that was carved last, if its memory was clean
   larder_inline_state* inlined;  // the thread's cache for inlined code, or nullptr (inline.cc)
   bool shared;
   Lock lock;  // guards a shared heap; any other belongs to its thread

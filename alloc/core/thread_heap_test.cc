@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "core/registry.h"
 #include "larder/larder.h"
 #include "larder/larder_malloc.h"
+#include "os/os.h"
 
 namespace larder {
 namespace {
@@ -324,6 +327,36 @@ TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
   errno = 0;
   EXPECT_EQ(larder_calloc(SIZE_MAX / 2, 3), nullptr);
   EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(ThreadHeap, CallocDoesNotTouchWhatHoldsZerosAlready) {
+  std::thread([] {
+    constexpr size_t kBytes = 60'000;
+    size_t system_page = os::page_size(), untouched = 0;
+    std::vector<char*> objects;
+    for (int i = 0; i < 200; ++i) {
+      objects.push_back(static_cast<char*>(larder_calloc(1, kBytes)));
+      unsigned char in_memory = 1;
+      char* middle = objects.back() + kBytes / 2;
+      ASSERT_EQ(mincore(middle - uintptr_t(middle) % system_page, 1, &in_memory), 0);
+      if ((in_memory & 1) == 0) ++untouched;
+    }
+    EXPECT_GT(untouched, 100u);
+    for (char* p : objects) {
+      ASSERT_TRUE(std::all_of(p, p + kBytes, [](char byte) { return byte == 0; }));
+      memset(p, 1, kBytes);
+      larder_free(p);
+    }
+    objects.assign(objects.size(), nullptr);
+    for (size_t i = 0; i < 2000; ++i) {
+      size_t bytes = 4096 + i * 7919 % 61'000;
+      char* p = static_cast<char*>(larder_calloc(1, bytes));
+      ASSERT_TRUE(std::all_of(p, p + bytes, [](char byte) { return byte == 0; })) << bytes;
+      memset(p, 1, bytes);
+      larder_free(std::exchange(objects[i % objects.size()], p));
+    }
+    for (char* p : objects) larder_free(p);
+  }).join();
 }
 
 TEST(ThreadHeap, ReallocPreservesContentAcrossAllKinds) {
