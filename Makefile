@@ -20,7 +20,7 @@ CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 demo: CARGO_OUT = $${CARGO_TARGET_DIR:-target}/demo
 
 # Without the tests and benchmarks, which other targets build.
-LIBRARIES = larder_shared larder_minimal_shared larder_hardened_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
+LIBRARIES = larder_shared larder_minimal_shared larder_hardened_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay larder-measure
 
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)

@@ -7,7 +7,7 @@
 mib=${1:?usage: curl.sh MIB}
 . "$(dirname "$0")/server.sh"
 [ "$mib" -ge 1 ] || mib=1
-measure=$(dirname "$0")/bench_measure
+measure=$(dirname "$0")/../larder-measure
 
 plain truncate -s "${mib}M" "$directory/large"
 echo small >"$directory/small"

@@ -6,7 +6,7 @@
 keys=${1:?usage: db_bench.sh KEYS}
 . "$(dirname "$0")/server.sh"
 [ "$keys" -ge 1000 ] || keys=1000
-measure=$(dirname "$0")/bench_measure
+measure=$(dirname "$0")/../larder-measure
 
 env -u LD_PRELOAD "$measure" "${LD_PRELOAD:--}" "$directory/measured" 300 \
   db_bench --db="$directory/db" --benchmarks=fillrandom,readrandom,readseq,seekrandom --seed=1 \

@@ -7,7 +7,7 @@
 commits=${1:?usage: git.sh COMMITS}
 . "$(dirname "$0")/server.sh"
 [ "$commits" -ge 5 ] || commits=5
-measure=$(dirname "$0")/bench_measure
+measure=$(dirname "$0")/../larder-measure
 export GIT_CONFIG_NOSYSTEM=1 HOME="$directory" GIT_TERMINAL_PROMPT=0
 
 made=$cache/git-$commits

@@ -56,7 +56,7 @@ command = ["/bin/sh", "-c", "{bench}/workload && {bench}/workload"]
 quick = true
 "#;
 
-/// A tree with `bench_measure`, a workload, and peers: one without malloc, one good, one that crashes.
+/// A tree with `larder-measure`, a workload, and peers: one without malloc, one good, one that crashes.
 struct Tree {
     folder: tempfile::TempDir,
 }
@@ -70,7 +70,7 @@ impl Tree {
             .parent()
             .expect("the workspace");
         let measure = fs::read_to_string(root.join("bench/measure.c")).expect("measure.c");
-        compile(&bench, "bench_measure.c", &measure, &[]);
+        compile(folder.path(), "larder-measure.c", &measure, &[]);
         let flags = &["-fno-builtin", "-rdynamic"];
         compile(&bench, "workload.c", WORKLOAD, flags);
         let library = &["-shared", "-fPIC", "-fno-builtin"];
@@ -139,6 +139,42 @@ fn a_child_on_another_malloc_is_found() {
         "{}",
         stderr(&refused)
     );
+}
+
+/// It needs no workloads, runs where the user is, and its words are its own.
+#[test]
+fn a_command_of_ones_own_is_measured() {
+    let tree = Tree::new();
+    fs::remove_file(tree.path("bench/workloads.toml")).expect("the manifest");
+    fs::write(tree.path("input"), "x\n").expect("the input");
+    let good = tree.peer("good");
+    let words = ["--peer", &good, "--allocators", "glibc,good", "--json", "-"];
+    let mut command = tree.command(&words);
+    command.args([
+        "--rounds",
+        "3",
+        "--",
+        "awk",
+        "{ exit $1 != \"x\" }",
+        "input",
+    ]);
+    let measured = output(command.current_dir(tree.folder.path()));
+    assert_success(&measured);
+    let results = json(&measured);
+    assert_eq!(results["workloads"][0]["name"], "awk");
+    let runs = results["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 6);
+    for run in runs {
+        assert!(run["figures"]["wall_seconds"].as_f64().is_some(), "{run}");
+    }
+    let failed = tree.bench(&["--allocators", "glibc", "--rounds", "1", "--", "false"]);
+    assert!(
+        stderr(&failed).contains("false on glibc failed: exit code 1"),
+        "{}",
+        stderr(&failed)
+    );
+    let both = tree.bench(&["--quick", "--", "true"]);
+    assert_fails(&both, 125, &["--quick", "cannot be used with"]);
 }
 
 #[test]
@@ -389,7 +425,7 @@ fn an_interruption_keeps_complete_rounds() {
     let begun = || fs::read_to_string(&count).unwrap_or_default();
     wait_until("in the third run", || begun().lines().count() == 3);
     let begin = Instant::now();
-    // Like a terminal, but only to this process; `bench_measure` notices it by our end or its own.
+    // Like a terminal, but only to this process; `larder-measure` notices it by our end or its own.
     // SAFETY: the process is ours and has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let ended = child.wait_with_output().expect("the end");

@@ -10,6 +10,7 @@ use super::allocators::ExtraPeer;
 use crate::error::{LabError, Result};
 
 pub const EXAMPLES: &str = "Examples:\n  \
+    larder bench -- ./app --input data.bin\n      Your own program, on every allocator.\n  \
     larder bench --quick\n      Every peer on a subset of the workloads, within five minutes.\n  \
     larder bench --out results/\n      Everything; results.json, results.md and index.html.\n  \
     larder bench --peer old=/tmp/old.so --allocators larder,old --only lifetimes --rounds 9\n      \
@@ -82,6 +83,10 @@ pub struct RawBench {
     /// Write the Markdown to a file, - for standard output [default if nothing else is asked for]
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Measure this command instead of the workloads
+    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(conflicts_with_all = ["quick", "only", "scale", "time_limit", "skip_missing", "list", "report"])]
+    command: Vec<String>,
 }
 
 /// What the user asked for, checked.
@@ -105,6 +110,8 @@ pub struct Selection {
     pub only: Vec<Regex>,
     pub quick: bool,
     pub skip_missing: bool,
+    /// The user's own instead, if it has words.
+    pub command: Vec<String>,
 }
 
 /// Which allocators.
@@ -170,6 +177,7 @@ impl RawBench {
             only: only.collect::<Result<_>>()?,
             quick: self.quick,
             skip_missing: self.skip_missing,
+            command: self.command,
         };
         let extra = self
             .peer

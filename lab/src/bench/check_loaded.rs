@@ -18,7 +18,7 @@ use super::process::{Ended, Runner, Settings};
 use super::results::Outcome;
 
 /// The log of the program that starts the command, which is not part of the workload.
-const STARTER: &[u8] = b"/bench_measure [0]";
+const STARTER: &[u8] = b"/larder-measure [0]";
 const SYMBOL: &[u8] = b"`malloc'";
 
 /// Why a run proves nothing about an allocator.
@@ -237,7 +237,7 @@ mod tests {
         fs::write(&path, LINE).unwrap();
         assert_eq!(read_log(&path).unwrap().len(), 1);
         let mut text = LINE.to_vec();
-        text.extend(b" 12:\tbinding file /b/bench_measure [0] to /libc [0]: normal symbol `f'\n");
+        text.extend(b" 12:\tbinding file /b/larder-measure [0] to /libc [0]: normal symbol `f'\n");
         fs::write(&path, text).unwrap();
         assert_eq!(read_log(&path).unwrap(), []);
     }

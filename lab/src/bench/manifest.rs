@@ -44,6 +44,9 @@ pub struct Workload {
     pub environment: BTreeMap<String, String>,
     #[serde(default)]
     pub preload: Preload,
+    /// The user's own command: it runs in his folder, with its words as they are.
+    #[serde(skip)]
+    pub given: bool,
 }
 
 fn yes() -> bool {
@@ -107,22 +110,25 @@ pub struct Places<'a> {
     pub scale: f64,
 }
 
-/// The folder of the workloads' programs and of their manifest.
+/// Where the workloads' programs and their manifest are, if they were staged.
 pub fn directory() -> Result<PathBuf> {
     let directory = installed::programs().join("bench");
-    if directory.join(MANIFEST).is_file() {
-        let whole = directory.canonicalize();
-        return Ok(whole.map_err(system(name(&directory), "check its permissions"))?);
+    if !directory.exists() {
+        return Ok(directory);
     }
-    Err(LabError::NoPeers {
-        file: MANIFEST.to_owned(),
-        directory,
-    })
+    let whole = directory.canonicalize();
+    Ok(whole.map_err(system(name(&directory), "check its permissions"))?)
 }
 
 /// Reads and checks the manifest in `directory`.
 pub fn load(directory: &Path) -> Result<Vec<Workload>> {
     let path = directory.join(MANIFEST);
+    if !path.is_file() {
+        return Err(LabError::NoPeers {
+            file: MANIFEST.to_owned(),
+            directory: directory.to_owned(),
+        });
+    }
     let text = std::fs::read_to_string(&path).map_err(system(
         name(&path),
         "stage the tree again with `make peers`",
@@ -152,6 +158,29 @@ fn parse(text: &str) -> std::result::Result<Vec<Workload>, ManifestError> {
 }
 
 impl Workload {
+    /// The user's command, of at least one word.
+    pub fn given(command: &[String]) -> Workload {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let file = Path::new(&command[0]).file_name().unwrap_or_default();
+        let file = file.to_string_lossy();
+        Workload {
+            name: file
+                .chars()
+                .map(|c| if plain(c) { c } else { '-' })
+                .collect(),
+            group: "program".to_owned(),
+            what: command.join(" "),
+            command: command.to_vec(),
+            quick: false,
+            idle: false,
+            scales: false,
+            needs: Vec::new(),
+            environment: BTreeMap::new(),
+            preload: Preload::Whole,
+            given: true,
+        }
+    }
+
     fn check(&self) -> std::result::Result<(), ManifestError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if self.name.is_empty() || !self.name.chars().all(plain) {
@@ -172,6 +201,9 @@ impl Workload {
 
     /// The words to run.
     pub fn command(&self, places: &Places) -> Vec<String> {
+        if self.given {
+            return self.command.clone();
+        }
         let expand = |word: &String| {
             let pieces = pieces(word).unwrap_or_default();
             pieces.iter().map(|piece| piece.text(places)).collect()

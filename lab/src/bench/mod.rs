@@ -75,7 +75,7 @@ pub fn bench(plan: BenchPlan) -> Result<u8> {
 }
 
 fn list(selection: &Selection) -> Result<u8> {
-    let workloads = selection.choose(manifest::load(&manifest::directory()?)?)?;
+    let workloads = selection.workloads(&manifest::directory()?)?;
     let width = workloads.iter().map(|w| w.name.len()).max().unwrap_or(0);
     let line = |w: &Workload| {
         let mark = |is: bool, word| if is { word } else { "" };
@@ -103,7 +103,7 @@ struct Setting {
 impl Setting {
     fn find(selection: &Selection, field: &Field) -> Result<Setting> {
         let directory = manifest::directory()?;
-        let workloads = selection.choose(manifest::load(&directory)?)?;
+        let workloads = selection.workloads(&directory)?;
         let (allocators, mut notes) = allocators::find(&Choice {
             names: field.names.as_deref(),
             extra: &field.extra,
@@ -135,6 +135,13 @@ impl Setting {
 }
 
 impl Selection {
+    fn workloads(&self, directory: &Path) -> error::Result<Vec<Workload>> {
+        if self.command.is_empty() {
+            return self.choose(manifest::load(directory)?);
+        }
+        Ok(vec![Workload::given(&self.command)])
+    }
+
     fn choose(&self, workloads: Vec<Workload>) -> error::Result<Vec<Workload>> {
         let names: Vec<String> = workloads.iter().map(|w| w.name.clone()).collect();
         let chosen = |w: &Workload| {

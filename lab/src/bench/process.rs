@@ -1,4 +1,4 @@
-//! One run of a workload under an allocator: a new process, started by the C program `bench_measure`,
+//! One run of a workload under an allocator: a new process, started by the C program `larder-measure`,
 //! which is small enough not to hide the workload's memory.
 //!
 //! Variables of the caller's environment that affect a loader or an allocator do not reach the workload.
@@ -23,13 +23,14 @@ use super::figures::Figures;
 use super::interruption::Interruption;
 use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
+use crate::built::built;
 use crate::error::LabError;
 
-const MEASURE: &str = "bench_measure";
+const MEASURE: &str = "larder-measure";
 /// Inputs that take long to generate, shared by all runs.
 const CACHE: &str = "cache";
 
-/// The output of `bench_measure`.
+/// The output of `larder-measure`.
 #[derive(Debug, Deserialize)]
 struct Measured {
     wall_seconds: f64,
@@ -62,6 +63,7 @@ pub struct Settings {
 
 /// Starts runs.
 pub struct Runner {
+    measure: PathBuf,
     bench: PathBuf,
     scratch: TempDir,
     limit_seconds: f64,
@@ -71,14 +73,7 @@ pub struct Runner {
 
 impl Runner {
     pub fn new(bench: &Path, limit_seconds: f64) -> Result<Runner> {
-        let measure = bench.join(MEASURE);
-        if !measure.is_file() {
-            return Err(LabError::Missing(format!(
-                "{} is not there: stage the workloads with `make peers`",
-                printable::name(&measure)
-            ))
-            .into());
-        }
+        let measure = built(MEASURE)?;
         let interruption = Interruption::handle_signals()
             .map_err(|error| scratch_failure("signals cannot be handled", error))?;
         let scratch = tempfile::Builder::new().prefix("larder-bench-").tempdir();
@@ -87,6 +82,7 @@ impl Runner {
         fs::create_dir(scratch.path().join(CACHE))
             .map_err(|error| scratch_failure(&printable::name(scratch.path()), error))?;
         Ok(Runner {
+            measure,
             bench: bench.to_owned(),
             scratch,
             limit_seconds,
@@ -177,7 +173,7 @@ impl Runner {
             (program, library) = self.copies(folder, program, &library).map_err(problem)?;
         }
         let library = preload::loadable_path(&library)?;
-        let mut command = measured::command(self.bench.join(MEASURE));
+        let mut command = measured::command(&self.measure);
         let outer = match workload.preload {
             Preload::Whole => library.as_os_str(),
             Preload::Inner => {
@@ -192,7 +188,6 @@ impl Runner {
             .arg(program)
             .args(&words[1..])
             .env("BENCH_SCALE", settings.scale.to_string())
-            .env("LC_ALL", "C")
             .env("TMPDIR", &work)
             .env("BENCH_CACHE", self.scratch.path().join(CACHE))
             .envs(&workload.environment)
@@ -203,16 +198,18 @@ impl Runner {
                     .iter()
                     .map(|(name, value)| (name, value)),
             )
-            .current_dir(&work)
             .stdin(Stdio::null())
             .stdout(fs::File::create(&out).map_err(problem)?)
             .stderr(fs::File::create(&err).map_err(problem)?);
+        if !workload.given {
+            command.env("LC_ALL", "C").current_dir(&work);
+        }
         let run = self.interruption.run(&mut command);
         let status = run.map_err(|error| scratch_failure(MEASURE, error))?;
         if !status.success() {
             let said = last_line(&fs::read(&err).unwrap_or_default());
             return Err(LabError::NoRun(format!(
-                "{} on {}: {MEASURE} failed: {said}: stage the workloads again with `make peers`",
+                "{} on {}: {MEASURE} failed: {said}: build it again with `make build`",
                 workload.name, allocator.name
             ))
             .into());
@@ -220,7 +217,7 @@ impl Runner {
         let text = fs::read_to_string(&output).map_err(problem)?;
         let measured: Measured = serde_json::from_str(&text).map_err(|error| {
             LabError::OtherBuild(format!(
-                "{MEASURE} of another version ({error}): stage the workloads again with `make peers`"
+                "{MEASURE} of another version ({error}): build it again with `make build`"
             ))
         })?;
         if measured.interrupted || self.is_interrupted() {
