@@ -192,12 +192,7 @@ impl Runner {
             .env("BENCH_CACHE", self.scratch.path().join(CACHE))
             .envs(&workload.environment)
             .envs(&allocator.environment)
-            .envs(
-                settings
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            )
+            .envs(settings.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(fs::File::create(&out).map_err(problem)?)
             .stderr(fs::File::create(&err).map_err(problem)?);
