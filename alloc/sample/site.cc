@@ -8,6 +8,7 @@
 #include "base/layout.h"
 #include "base/policy.h"
 #include "core/meta.h"
+#include "core/thread_heap.h"
 #include "os/os.h"
 
 namespace larder {
@@ -38,6 +39,13 @@ struct Walk {
   bool started;
 };
 
+// Between calloc or realloc and what samples: no caller of the program's.
+bool is_own(_Unwind_Context* context) {
+  uintptr_t function = _Unwind_GetRegionStart(context);
+  return function == uintptr_t(&zeroed_alloc) || function == uintptr_t(&resize) ||
+         function == uintptr_t(&resize_without_copy);
+}
+
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
@@ -48,6 +56,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
       return ++walk->skipped < kMaxSkippedFrames ? _URC_NO_REASON : _URC_END_OF_STACK;
   }
   Stack& stack = *walk->stack;
+  if (stack.depth == 0 && is_own(context)) return _URC_NO_REASON;
   if (stack.depth == kMaxFrames) {
     stack.truncated = true;
     return _URC_END_OF_STACK;
