@@ -4,6 +4,7 @@
 //!
 //! Invariant: hidden commands are in none of them.
 
+mod completions;
 mod man;
 
 use std::fs;
@@ -11,13 +12,6 @@ use std::io;
 use std::path::Path;
 
 use clap::Command;
-use clap_complete::Shell;
-
-const COMPLETIONS: [(Shell, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions/larder"),
-    (Shell::Zsh, "zsh/site-functions/_larder"),
-    (Shell::Fish, "fish/vendor_completions.d/larder.fish"),
-];
 
 fn main() -> io::Result<()> {
     match std::env::args_os().nth(1) {
@@ -30,10 +24,8 @@ fn write(share: &Path) -> io::Result<()> {
     for (name, page) in man::pages(tool())? {
         write_file(&share.join("man/man1").join(name), &page)?;
     }
-    for (shell, place) in COMPLETIONS {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut tool(), "larder", &mut script);
-        write_file(&share.join(place), &script)?;
+    for (place, script) in completions::scripts(tool()) {
+        write_file(&share.join(place), script.as_bytes())?;
     }
     Ok(())
 }
@@ -89,7 +81,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
         let read = |place: &str| fs::read_to_string(folder.path().join(place)).unwrap();
-        let (zsh, fish) = (read(COMPLETIONS[1].1), read(COMPLETIONS[2].1));
+        let [_, zsh, fish] = completions::PLACES.map(|(_, place)| read(place));
         let mut commands = Vec::new();
         defined(&tool(), "", &mut commands);
         assert!(commands.len() > 30, "{commands:?}");
