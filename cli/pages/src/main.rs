@@ -77,6 +77,32 @@ mod tests {
     }
 
     #[test]
+    fn a_synopsis_has_the_values_of_options_and_the_command() {
+        for (page, expected) in [
+            ("larder-report", "[--top N]"),
+            ("larder-report", "[-o|--output FILE]"),
+            ("larder-report", "[--json] "),
+            ("larder-report", " TRACE\n"),
+            ("larder-record", "[--syscalls[=BY]]"),
+            ("larder-record", " [--] COMMAND|PID...\n"),
+            ("larder-leaks", " [PID] [-- COMMAND...]\n"),
+            ("larder-import", " -o|--output DIR "),
+            ("larder-lab", " command\n"),
+        ] {
+            let pages = man::pages(tool()).unwrap();
+            let file = format!("{page}.1");
+            let (_, content) = pages.iter().find(|(name, _)| *name == file).unwrap();
+            let text = String::from_utf8_lossy(content).replace("\\-", "-");
+            let text = ["\\fB", "\\fI", "\\fR"]
+                .into_iter()
+                .fold(text, |text, font| text.replace(font, ""));
+            let (_, synopsis) = text.split_once(".SH SYNOPSIS\n").unwrap();
+            let (synopsis, _) = synopsis.split_once(".SH").unwrap();
+            assert!(synopsis.contains(expected), "{page} {expected}: {synopsis}");
+        }
+    }
+
+    #[test]
     fn every_option_of_every_command_is_in_all_of_them() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
