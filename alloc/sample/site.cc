@@ -167,7 +167,8 @@ bool can_capture() {
 bool frames_are_known() {
   static constinit bool known = false;  // relaxed: every thread finds the same
   if (__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
-  // libgcc looks for the byte before, as of a return address: at a function's start that is padding.
+  // libgcc looks for the byte before, as of a return address: at a function's start that is
+  // padding.
   auto* within = reinterpret_cast<char*>(&frames_are_known) + 1;
   if (_Unwind_FindEnclosingFunction(within) == nullptr) return false;
   __atomic_store_n(&known, getauxval(AT_BASE) != 0, __ATOMIC_RELAXED);

@@ -22,9 +22,12 @@ extern "C" char __start_kept_site[], __stop_kept_site[], __start_freed_site[], _
 [[gnu::noinline, gnu::section("kept_site")]] void* allocate_kept() {
   static int turn;
   switch (turn++ % 3) {
-    case 0: return opaque(malloc(kSize));
-    case 1: return opaque(calloc(1, kSize));
-    default: return opaque(realloc(opaque(malloc(1)), kSize));
+    case 0:
+      return opaque(malloc(kSize));
+    case 1:
+      return opaque(calloc(1, kSize));
+    default:
+      return opaque(realloc(opaque(malloc(1)), kSize));
   }
 }
 [[gnu::noinline, gnu::section("freed_site")]] void* allocate_freed() {
