@@ -8,6 +8,7 @@
 #include "base/layout.h"
 #include "base/policy.h"
 #include "core/meta.h"
+#include "core/thread_heap.h"
 #include "os/os.h"
 
 namespace larder {
@@ -38,6 +39,13 @@ struct Walk {
   bool started;
 };
 
+// Between calloc or realloc and what samples: no caller of the program's.
+bool is_own(_Unwind_Context* context) {
+  uintptr_t function = _Unwind_GetRegionStart(context);
+  return function == uintptr_t(&zeroed_alloc) || function == uintptr_t(&resize) ||
+         function == uintptr_t(&resize_without_copy);
+}
+
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
@@ -48,6 +56,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
       return ++walk->skipped < kMaxSkippedFrames ? _URC_NO_REASON : _URC_END_OF_STACK;
   }
   Stack& stack = *walk->stack;
+  if (stack.depth == 0 && is_own(context)) return _URC_NO_REASON;
   if (stack.depth == kMaxFrames) {
     stack.truncated = true;
     return _URC_END_OF_STACK;
@@ -158,8 +167,10 @@ bool can_capture() {
 bool frames_are_known() {
   static constinit bool known = false;  // relaxed: every thread finds the same
   if (__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
-  if (_Unwind_FindEnclosingFunction(reinterpret_cast<void*>(&frames_are_known)) == nullptr)
-    return false;
+  // libgcc looks for the byte before, as of a return address: at a function's start that is
+  // padding.
+  auto* within = reinterpret_cast<char*>(&frames_are_known) + 1;
+  if (_Unwind_FindEnclosingFunction(within) == nullptr) return false;
   __atomic_store_n(&known, getauxval(AT_BASE) != 0, __ATOMIC_RELAXED);
   return true;
 }

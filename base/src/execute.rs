@@ -18,6 +18,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
+/// Where the command's stdout goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stdout {
+    #[default]
+    Ours,
+    /// To our stderr, because a program reads what we print on stdout.
+    Stderr,
+}
+
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 #[used]
@@ -79,9 +88,10 @@ pub fn supervise(
     path: &Path,
     words: &[OsString],
     environment: &[(&str, &OsStr)],
+    stdout: Stdout,
 ) -> io::Result<ExitStatus> {
     let signals = catch_signals()?;
-    let mut child = start(path, words, environment, || Ok(()))?;
+    let mut child = start(path, words, environment, stdout, || Ok(()))?;
     let _forwarding = forward_to(signals, rustix::process::Pid::from_child(&child));
     child.wait()
 }
@@ -124,6 +134,7 @@ pub fn start(
     path: &Path,
     words: &[OsString],
     environment: &[(&str, &OsStr)],
+    stdout: Stdout,
     last: impl Fn() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -136,6 +147,9 @@ pub fn start(
         .arg0(&words[0])
         .args(&words[1..])
         .envs(environment.iter().copied());
+    if stdout == Stdout::Stderr {
+        command.stdout(io::stderr());
+    }
     let restore = move || {
         restore_sigpipe();
         // SAFETY: async-signal-safe, and the set outlives the call.

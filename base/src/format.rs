@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::execute::Stdout;
 use crate::failure::Fatal;
 use crate::output::Content;
 use crate::printable;
@@ -66,6 +67,14 @@ impl Format {
             Format::Text => Content::Coloured,
             Format::Pprof => Content::Binary,
             _ => Content::Text,
+        }
+    }
+
+    /// Where a command's stdout goes whose report goes to `output`: apart from one that a program reads.
+    pub fn stdout_of_command(self, output: Option<&Path>) -> Stdout {
+        match (self, output) {
+            (Format::Text, _) | (_, Some(_)) => Stdout::Ours,
+            _ => Stdout::Stderr,
         }
     }
 

@@ -19,7 +19,7 @@ use std::process::ExitStatus;
 
 use clap::Args;
 use larder_analysis::symbols::ElfFile;
-use larder_base::execute;
+use larder_base::execute::{self, Stdout};
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::number::counted;
@@ -111,6 +111,9 @@ pub struct RecordPlan {
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND|PID")]
     pub command: Vec<OsString>,
+    /// Of a command that `check` runs.
+    #[arg(skip)]
+    pub stdout: Stdout,
 }
 
 /// Whose system calls are recorded.
@@ -276,7 +279,7 @@ impl<'a> Run<'a> {
             (LEAKS_VARIABLE, OsStr::new(name)),
         ];
         let path = &self.target.path;
-        let status = execute::supervise(path, &self.plan.command, &environment);
+        let status = execute::supervise(path, &self.plan.command, &environment, self.plan.stdout);
         for problem in at_end.map_or_else(Vec::new, AtEnd::finish) {
             let _ = writeln!(io::stderr(), "larder: {problem}");
         }

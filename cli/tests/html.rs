@@ -340,3 +340,50 @@ fn what_cannot_be_made_is_reported_in_one_line() {
         &["/nowhere"],
     );
 }
+
+/// What a line of a list may take, and the heading, on a telephone.
+#[test]
+fn long_paths_and_commands_are_cut_where_they_would_fill_a_narrow_screen() {
+    let directory = temporary();
+    let deep = directory
+        .path()
+        .join(["a_folder_with_a_long_name"; 6].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    let source = "#include <stdlib.h>\n#include <string.h>\nint main(void) { for (int i = 0; i < 5000; i++) { char *text = malloc(50); memset(text, i, 50); free(text); } return 0; }\n";
+    let program = compile(&deep, "deep.c", source, &["-g", "-O1", "-fno-builtin"]);
+    let trace = record(
+        directory.path(),
+        &program,
+        &["one", "argument"],
+        &["--no-larder"],
+    );
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "");
+    browser.show(420, "light");
+    let heading = "[document.querySelector('h1')].map(h => [h.textContent, h.scrollHeight <= h.clientHeight])[0]";
+    assert_eq!(browser.value(heading), json!(["deep one argument", true]));
+    for view in ["Summary", "Findings", "Sites"] {
+        browser.open(view);
+        let lines = "Math.max(...[...document.querySelectorAll('.place, .finding h3')].map(line => line.getClientRects().length))";
+        let heights = "Math.max(...[...document.querySelectorAll('.finding h3')].map(title => title.clientHeight), 0)";
+        let (lines, height) = (
+            browser.value(lines).as_f64(),
+            browser.value(heights).as_f64(),
+        );
+        assert!(
+            lines <= Some(3.0) && height <= Some(100.0),
+            "{view}: {lines:?} {height:?}"
+        );
+        assert!(browser.text("main").contains("/deep.c:3"), "{view}");
+    }
+    browser.value("document.querySelector('.site').click()");
+    let path = browser.text("aside .place");
+    assert!(
+        path.ends_with(&format!(
+            "{}/deep.c:3",
+            ["a_folder_with_a_long_name"; 6].join("/")
+        )),
+        "{path}"
+    );
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}

@@ -285,3 +285,56 @@ fn guard_reports_an_overflow_with_its_allocation() {
     );
     assert_fails(&run(&["--guard", "--fail-nth", "1"]), 125, &["--guard"]);
 }
+
+/// Of each command that runs a program and reports on it. With `-o` and as text the report needs no stdout of its own.
+#[test]
+fn what_a_program_prints_is_apart_from_a_report_for_programs() {
+    let directory = temporary();
+    let program = ["--", "echo", "its own"];
+    let run = |options: &[&str]| {
+        let mut command = larder();
+        command.current_dir(directory.path()).args(options);
+        let run = output(command.args(program));
+        assert!(
+            [0, 1].contains(&code(&run)),
+            "{options:?}: {}",
+            stderr(&run)
+        );
+        run
+    };
+    run(&["check", "--update"]);
+    for options in [
+        &["leaks", "--json"][..],
+        &["stats", "--json"],
+        &["stats", "--format", "prometheus"],
+        &["profile", "--json"],
+        &["profile", "--mean", "1", "--format", "collapsed"],
+        &["check", "--json"],
+    ] {
+        let ran = run(options);
+        assert!(
+            !stdout(&ran).contains("its own"),
+            "{options:?}: {}",
+            stdout(&ran)
+        );
+        assert!(!stdout(&ran).is_empty(), "{options:?}: {}", stderr(&ran));
+        assert!(
+            stderr(&ran).contains("its own\n"),
+            "{options:?}: {}",
+            stderr(&ran)
+        );
+    }
+    for options in [
+        &["leaks"][..],
+        &["stats", "-o", "stats.json"],
+        &["profile", "-o", "profile.json"],
+        &["check"],
+    ] {
+        let ran = run(options);
+        assert!(
+            stdout(&ran).starts_with("its own\n"),
+            "{options:?}: {}",
+            stdout(&ran)
+        );
+    }
+}

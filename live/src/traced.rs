@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use larder_base::execute;
+use larder_base::execute::{self, Stdout};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::ptrace;
@@ -28,6 +28,7 @@ pub fn supervise(
     path: &Path,
     words: &[OsString],
     environment: &[(&str, &OsStr)],
+    stdout: Stdout,
     at_end: &mut dyn FnMut(u32),
 ) -> io::Result<ExitStatus> {
     let signals = execute::catch_signals()?;
@@ -36,7 +37,7 @@ pub fn supervise(
     std::thread::scope(|scope| {
         let starting = scope.spawn(move || {
             let wait = move || wait_for_tracer(&tell, &go);
-            execute::start(path, words, environment, wait)
+            execute::start(path, words, environment, stdout, wait)
         });
         let process = match trace_from_start(number, start) {
             Ok(process) => process,

@@ -19,7 +19,17 @@ char text[4 * kMiB];
 
 // Each is in a section of its own, whose bounds identify its frames.
 extern "C" char __start_kept_site[], __stop_kept_site[], __start_freed_site[], __stop_freed_site[];
-[[gnu::noinline, gnu::section("kept_site")]] void* allocate_kept() { return opaque(malloc(kSize)); }
+[[gnu::noinline, gnu::section("kept_site")]] void* allocate_kept() {
+  static int turn;
+  switch (turn++ % 3) {
+    case 0:
+      return opaque(malloc(kSize));
+    case 1:
+      return opaque(calloc(1, kSize));
+    default:
+      return opaque(realloc(opaque(malloc(1)), kSize));
+  }
+}
 [[gnu::noinline, gnu::section("freed_site")]] void* allocate_freed() {
   return opaque(malloc(kSize));
 }

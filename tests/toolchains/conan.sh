@@ -34,3 +34,4 @@ check conan-creates conan_creates
 check conan-has-the-libraries conan_has_the_libraries
 check conan-refuses-windows refuses_with "Larder is for Linux on x86-64 or aarch64 with glibc, not for Windows" \
   conan_creates -s:h os=Windows
+check conan-leaves-nothing-to-commit git check-ignore package/conan/test_package/build/

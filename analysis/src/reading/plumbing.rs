@@ -142,6 +142,8 @@ pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
             family().any(|name| name == symbol || name == &*function.name)
                 || is_operator_new_or_delete(symbol)
                 || is_allocators_inside(symbol)
+                // A program's global allocator, in Rust.
+                || function.name.contains(" as core::alloc::global::GlobalAlloc>::")
                 || symbol.starts_with("_R")
                     && family().any(|name| function.name.ends_with(&format!("::{name}")))
         })
@@ -331,5 +333,13 @@ mod tests {
         assert!(is_family(ModuleRole::Program, &linked));
         let tool = frame("_ZN6larder4main17h0123456789abcdefE", Some("/src/main.rs"));
         assert!(!is_family(ModuleRole::Program, &tool));
+        // `<larder_malloc::Larder as core::alloc::global::GlobalAlloc>::alloc`, by both manglings.
+        for symbol in [
+            "_RNvXCsh1q9XgrIRhQ_13larder_mallocNtB2_6LarderNtNtNtCs1_4core5alloc6global11GlobalAlloc5alloc",
+            "_ZN74_$LT$larder_malloc..Larder$u20$as$u20$core..alloc..global..GlobalAlloc$GT$5alloc17h0123456789abcdefE",
+        ] {
+            let method = frame(symbol, Some("/src/lib.rs"));
+            assert!(is_family(ModuleRole::Program, &method), "{method:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Invariant: hidden commands are in none of them.
 
+mod completions;
 mod man;
 
 use std::fs;
@@ -11,13 +12,6 @@ use std::io;
 use std::path::Path;
 
 use clap::Command;
-use clap_complete::Shell;
-
-const COMPLETIONS: [(Shell, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions/larder"),
-    (Shell::Zsh, "zsh/site-functions/_larder"),
-    (Shell::Fish, "fish/vendor_completions.d/larder.fish"),
-];
 
 fn main() -> io::Result<()> {
     match std::env::args_os().nth(1) {
@@ -30,10 +24,8 @@ fn write(share: &Path) -> io::Result<()> {
     for (name, page) in man::pages(tool())? {
         write_file(&share.join("man/man1").join(name), &page)?;
     }
-    for (shell, place) in COMPLETIONS {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut tool(), "larder", &mut script);
-        write_file(&share.join(place), &script)?;
+    for (place, script) in completions::scripts(tool()) {
+        write_file(&share.join(place), script.as_bytes())?;
     }
     Ok(())
 }
@@ -85,11 +77,37 @@ mod tests {
     }
 
     #[test]
+    fn a_synopsis_has_the_values_of_options_and_the_command() {
+        for (page, expected) in [
+            ("larder-report", "[--top N]"),
+            ("larder-report", "[-o|--output FILE]"),
+            ("larder-report", "[--json] "),
+            ("larder-report", " TRACE\n"),
+            ("larder-record", "[--syscalls[=BY]]"),
+            ("larder-record", " [--] COMMAND|PID...\n"),
+            ("larder-leaks", " [PID] [-- COMMAND...]\n"),
+            ("larder-import", " -o|--output DIR "),
+            ("larder-lab", " command\n"),
+        ] {
+            let pages = man::pages(tool()).unwrap();
+            let file = format!("{page}.1");
+            let (_, content) = pages.iter().find(|(name, _)| *name == file).unwrap();
+            let text = String::from_utf8_lossy(content).replace("\\-", "-");
+            let text = ["\\fB", "\\fI", "\\fR"]
+                .into_iter()
+                .fold(text, |text, font| text.replace(font, ""));
+            let (_, synopsis) = text.split_once(".SH SYNOPSIS\n").unwrap();
+            let (synopsis, _) = synopsis.split_once(".SH").unwrap();
+            assert!(synopsis.contains(expected), "{page} {expected}: {synopsis}");
+        }
+    }
+
+    #[test]
     fn every_option_of_every_command_is_in_all_of_them() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
         let read = |place: &str| fs::read_to_string(folder.path().join(place)).unwrap();
-        let (zsh, fish) = (read(COMPLETIONS[1].1), read(COMPLETIONS[2].1));
+        let [_, zsh, fish] = completions::PLACES.map(|(_, place)| read(place));
         let mut commands = Vec::new();
         defined(&tool(), "", &mut commands);
         assert!(commands.len() > 30, "{commands:?}");

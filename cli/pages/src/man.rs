@@ -3,9 +3,9 @@
 
 use std::io;
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 /// How the paragraph begins.
 const EXIT_CODES: &str = "Exit codes:";
@@ -42,7 +42,9 @@ fn page(tool: &Command, command: &Command, parents: &[&str]) -> io::Result<Vec<u
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    let mut usage = Roff::new();
+    synopsis(command, &mut usage);
+    usage.to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if command.has_subcommands() {
@@ -60,6 +62,61 @@ fn page(tool: &Command, command: &Command, parents: &[&str]) -> io::Result<Vec<u
     see_also(command, parents, &mut rest);
     rest.to_writer(&mut page)?;
     Ok(page)
+}
+
+/// clap_mangen's own leaves out the values of options, and the `--` before a command.
+fn synopsis(command: &Command, page: &mut Roff) {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let mut line = vec![bold(name)];
+    for option in shown().filter(|arg| !arg.is_positional()) {
+        let short = option.get_short().map(|short| format!("-{short}"));
+        let long = option.get_long().map(|long| format!("--{long}"));
+        let names = [short, long].into_iter().flatten().collect::<Vec<_>>();
+        let mut words = vec![bold(names.join("|"))];
+        match option
+            .get_num_args()
+            .map_or(0, |values| values.min_values())
+        {
+            _ if !option.get_action().takes_values() => {}
+            0 => words.extend([roman("[="), italic(value(option)), roman("]")]),
+            _ => words.extend([roman(" "), italic(value(option))]),
+        }
+        line.extend(bracketed(option, words));
+    }
+    for argument in shown().filter(|arg| arg.is_positional()) {
+        let mut words = vec![italic(value(argument))];
+        if argument
+            .get_num_args()
+            .is_some_and(|values| values.max_values() > 1)
+        {
+            words.push(roman("..."));
+        }
+        if argument.is_last_set() {
+            words.insert(0, bold("-- "));
+        } else if argument.is_trailing_var_arg_set() {
+            line.extend([roman(" ["), bold("--"), roman("]")]);
+        }
+        line.extend(bracketed(argument, words));
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("command")]);
+    }
+    page.control("SH", ["SYNOPSIS"]).text(line);
+}
+
+/// In brackets, unless it is required.
+fn bracketed(arg: &Arg, words: Vec<Inline>) -> Vec<Inline> {
+    let (left, right) = match arg.is_required_set() {
+        true => (" ", ""),
+        false => (" [", "]"),
+    };
+    [vec![roman(left)], words, vec![roman(right)]].concat()
+}
+
+fn value(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    names.join(" ")
 }
 
 fn after_help(command: &Command) -> String {

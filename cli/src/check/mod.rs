@@ -119,6 +119,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
         no_larder: true,
         aggregate: true,
         command,
+        stdout: plan.format.stdout_of_command(None),
         ..RecordPlan::default()
     };
     let measured = Measured::of_runs(&plan_of_run, &plan.charging, plan.runs)?;

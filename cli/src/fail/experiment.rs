@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use larder_analysis::symbols::ElfFile;
-use larder_base::execute;
+use larder_base::execute::{self, Stdout};
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::Library;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
@@ -102,7 +102,12 @@ impl<'p> Runner<'p> {
         let log = new_log()?;
         let text = range.text();
         let environment = self.environment(&log, OsStr::new(&text));
-        let status = execute::supervise(&self.target.path, &self.plan.command, &environment);
+        let status = execute::supervise(
+            &self.target.path,
+            &self.plan.command,
+            &environment,
+            Stdout::Ours,
+        );
         let status = status.map_err(|error| self.cannot_start(&error))?;
         Ok((status, read_log(&log)?))
     }

@@ -6,6 +6,7 @@ use std::io::Write;
 
 use larder_analysis::reading::suppressions::Suppressions;
 use larder_base::error::system;
+use larder_base::execute::Stdout;
 use larder_base::failure::Result;
 use tempfile::NamedTempFile;
 
@@ -22,6 +23,7 @@ pub fn run(
     words: &[OsString],
     mode: Mode,
     suppressions: &Suppressions,
+    stdout: Stdout,
 ) -> Result<(Vec<HeapProfile>, u8)> {
     let mut environment = vec![(MODE_VARIABLE, OsStr::new(mode.name()))];
     let known = written(suppressions)?;
@@ -33,6 +35,7 @@ pub fn run(
         place: REPORTS_VARIABLE,
         pattern: "",
         environment: &environment,
+        stdout,
         none: "was not checked for leaks: a process that ends by a signal or _exit is not, nor one \
                that Larder cannot be preloaded into",
     })

@@ -37,9 +37,11 @@ struct Report<'a> {
 
 /// Returns the exit code.
 pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
+    let format = Format::printed(plan.json);
     let (profiles, title, running, code) = match &plan.source {
         Source::Command { words, mode } => {
-            let (profiles, code) = command::run(words, *mode, &plan.suppressions)?;
+            let stdout = format.stdout_of_command(None);
+            let (profiles, code) = command::run(words, *mode, &plan.suppressions, stdout)?;
             (profiles, printable::name(&words[0]), None, code)
         }
         Source::Process(id) => {
@@ -56,7 +58,6 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
     };
     let unmatched = report.profiled.resolver.unmatched_skips();
     unmatched.for_each(|warning| losses::warn(&warning));
-    let format = Format::printed(plan.json);
     output::write(None, format.content(), |out| match plan.json {
         true => json::print(&report, out),
         false => text::print(&report, out),

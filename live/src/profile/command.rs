@@ -6,7 +6,7 @@ use std::io;
 
 use larder_analysis::reading::losses;
 use larder_base::error::{BaseError, system};
-use larder_base::execute;
+use larder_base::execute::{self, Stdout};
 use larder_base::failure::Result;
 use larder_base::order;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
@@ -26,12 +26,17 @@ pub struct Run<'a> {
     pub place: &'static str,
     pub pattern: &'static str,
     pub environment: &'a [(&'static str, &'a OsStr)],
+    pub stdout: Stdout,
     /// The message for a command whose processes wrote none.
     pub none: &'static str,
 }
 
 /// Returns the profiles of its processes, at least one, and the command's exit code.
-pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u8)> {
+pub fn run(
+    words: &[OsString],
+    mean: Option<u64>,
+    stdout: Stdout,
+) -> Result<(Vec<HeapProfile>, u8)> {
     let mean = mean.map(|mean| OsString::from(mean.to_string()));
     let mean = mean.as_deref().map(|mean| (MEAN_VARIABLE, mean));
     run_with(&Run {
@@ -39,6 +44,7 @@ pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u
         place: PROFILE_VARIABLE,
         pattern: "%p",
         environment: mean.as_slice(),
+        stdout,
         none: "wrote no heap profile: a process that ends by a signal or _exit writes none, nor one \
                that Larder cannot be preloaded into",
     })
@@ -61,7 +67,7 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
         (run.place, place.as_os_str()),
     ];
     environment.extend(run.environment);
-    let status = execute::supervise(&target.path, words, &environment);
+    let status = execute::supervise(&target.path, words, &environment, run.stdout);
     let status = status.map_err(|source| BaseError::NotExecuted {
         program: target.path,
         source,

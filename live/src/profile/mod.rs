@@ -82,7 +82,8 @@ pub fn profile(plan: &ProfilePlan) -> Result<u8> {
     let (profiles, title, code) = match &plan.source {
         Source::File(file) => (vec![read(file)?], printable::name(file), 0),
         Source::Command { words, mean } => {
-            let (profiles, code) = command::run(words, *mean)?;
+            let stdout = plan.format.stdout_of_command(plan.output.as_deref());
+            let (profiles, code) = command::run(words, *mean, stdout)?;
             (profiles, printable::name(&words[0]), code)
         }
         Source::Process { id, watch } => {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use larder_analysis::reading::losses;
-use larder_base::execute;
+use larder_base::execute::{self, Stdout};
 use larder_base::failure::Result;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::target::Target;
@@ -17,7 +17,7 @@ use crate::traced;
 const MOST_SNAPSHOTS: usize = 1000;
 
 /// The figures of its processes, at least one, and the command's exit code.
-pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
+pub fn run(words: &[OsString], stdout: Stdout) -> Result<(Vec<Snapshot>, u8)> {
     let target = Target::resolve(&words[0])?;
     let preload = preload_value(&target.libraries().allocator()?)?;
     let environment = [(PRELOAD_VARIABLE, preload.as_os_str())];
@@ -29,7 +29,7 @@ pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
         Err(Obstacle::NotLarder) => {}
         Err(obstacle) => losses::warn(&format!("process {id}: {obstacle}")),
     };
-    let status = traced::supervise(&target.path, words, &environment, &mut at_end);
+    let status = traced::supervise(&target.path, words, &environment, stdout, &mut at_end);
     let status = status.map_err(|source| LiveError::NotTraced {
         program: target.path,
         source,

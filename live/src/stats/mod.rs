@@ -27,7 +27,10 @@ pub fn stats(plan: &StatsPlan) -> Result<u8> {
             let snapshots = ids.iter().map(|process| snapshot::take(*process));
             (snapshots.collect::<Result<Vec<_>>>()?, 0)
         }
-        Subject::Command(words) => command::run(words)?,
+        Subject::Command(words) => {
+            let stdout = plan.format.stdout_of_command(plan.output.as_deref());
+            command::run(words, stdout)?
+        }
     };
     output::write(plan.output.as_deref(), Content::Text, |out| {
         match plan.format {

@@ -32,7 +32,7 @@ function drawCalls(parent, node, whole, all, levels = OPEN) {
     const line = isEnd ? box : make(box, "summary");
     make(line, "span", "share", percent(next.weight, whole));
     make(line, "span", "name", next.frame.name).title = figure(next.weight);
-    make(line, "span", "place", placeText(next.frame));
+    lineAt(line, placeText(next.frame));
     if (isEnd) continue;
     const open = () => box.childElementCount > 1 || drawCalls(box, next, whole, false, levels - 1);
     box.addEventListener("toggle", open);
@@ -55,7 +55,7 @@ function drawStack(parent, stack, site) {
     const isIt = site && isAt(frame, site.frame);
     const line = make(list, "li", isIt ? "at" : "");
     button(line, "link name", (isIt ? "→ " : "") + frame.name, () => choose({ name: frame.function }));
-    make(line, "span", "place", placeText(frame));
+    lineAt(line, placeText(frame));
   }
 }
 

@@ -207,6 +207,17 @@ function make(parent, tag, className, text) {
   parent.append(made);
   return made;
 }
+
+// Two lines on a narrow screen. All of it is in the line's title, and beside the views once its site is chosen.
+const MOST_OF_PLACE = 60;
+function endOf(place) {
+  const from = place.length - MOST_OF_PLACE;
+  return from <= 0 ? place : "…" + place.slice(Math.max(place.indexOf("/", from), from));
+}
+function lineAt(parent, place) {
+  make(parent, "span", "place", endOf(place)).title = place;
+}
+
 function button(parent, className, text, press) {
   const made = make(parent, "button", className, text);
   made.type = "button";

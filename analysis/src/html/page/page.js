@@ -2,7 +2,9 @@
 
 function drawHead(head) {
   const first = data.processes[0];
-  make(head, "h1", "", first ? first.command : data.trace);
+  const command = first ? first.command : data.trace;
+  // Without the program's folder, unless the path is quoted.
+  make(head, "h1", "", command.replace(/^[^\s'"\\]*\//, "")).title = command;
   const sum = (key) => data.processes.reduce((all, process) => all + process[key], 0);
   const longest = data.processes.reduce((most, process) => Math.max(most, process.duration_ns), 0);
   const counts = [[data.processes.length, "process image"], [sum("threads"), "thread"], [sum("events"), "event"]];
@@ -97,7 +99,7 @@ function drawTables(panel, id, measure) {
         state.measure = Math.max(measures.findIndex((known) => known[0] === measure), 0);
         choose(chosen);
       }).ariaPressed = isChosen(chosen);
-      make(cell, "span", "place", place);
+      lineAt(cell, place);
       for (const text of line.cells) make(row, "td", "", text);
     }
   }

@@ -5,7 +5,8 @@ function findingOf(parent, finding, isWhole) {
   const isSite = finding.site !== null;
   const title = make(box, "h3");
   if (isSite) {
-    const press = button(title, "link", finding.title, () => choose({ site: finding.site }));
+    const { place } = sites[finding.site].frame;
+    const press = button(title, "link", finding.title.replace(place, endOf(place)), () => choose({ site: finding.site }));
     press.ariaPressed = isChosen({ site: finding.site });
     if (isChosen({ site: finding.site })) box.classList.add("chosen");
   } else {
@@ -24,7 +25,7 @@ function drawFindings(panel) {
 function siteLink(parent, site) {
   const press = button(parent, "link name", site.frame.name, () => choose({ site: site.index }));
   press.ariaPressed = isChosen({ site: site.index });
-  make(parent, "span", "place", site.frame.place);
+  lineAt(parent, site.frame.place);
 }
 
 const ROWS = 25; // Sites shown until the reader asks for all.
@@ -70,7 +71,7 @@ function drawSites(panel) {
     cell.scope = "row";
     const press = button(cell, "link name", site.frame.name, () => {});
     press.ariaPressed = isIt;
-    make(cell, "span", "place", site.frame.place);
+    lineAt(cell, site.frame.place);
     row.addEventListener("click", () => choose({ site: site.index }));
     figures(row, site.now);
   }
