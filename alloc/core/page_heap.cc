@@ -115,7 +115,8 @@ void PageHeap::release_pages(Segment* segment, PageSet pages, PageSet dirty) {
 // --- finding
 
 bool PageHeap::add_region(unsigned min_segments) {
-  Region* r = source_region(min_segments, segments_);
+  size_t segments = segments_.load(std::memory_order_relaxed);
+  Region* r = source_region(min_segments, segments);
   if (r == nullptr) return false;
   for (unsigned i = 0; i < r->count; ++i) {
     Segment& segment = r->segments[i];
@@ -126,7 +127,7 @@ bool PageHeap::add_region(unsigned min_segments) {
     segment.longest = kPagesPerSegment;
   }
   limit::count_clean(int64_t(r->count * kSegmentBytes));
-  segments_ += r->count;
+  segments_.store(segments + r->count, std::memory_order_relaxed);
   r->next = regions_;
   regions_ = r;
   return true;
@@ -293,9 +294,9 @@ void PageHeap::finish_purge(const PurgeJob& job, PageSet discarded) {
 }
 
 size_t PageHeap::dirty_bytes() const {
-  size_t segments = __atomic_load_n(&segments_, __ATOMIC_RELAXED);  // relaxed: a figure
+  size_t all = segments_.load(std::memory_order_relaxed) * kSegmentBytes;
   size_t rest = used_bytes() + limit::state.clean_bytes.load(std::memory_order_relaxed);
-  return segments * kSegmentBytes > rest ? segments * kSegmentBytes - rest : 0;
+  return all > rest ? all - rest : 0;
 }
 
 size_t PageHeap::release_regions() {
@@ -312,7 +313,7 @@ size_t PageHeap::release_regions() {
     unsigned count = r->count;
     if (is_free && source_release(r)) {
       *link = following;
-      segments_ -= count;
+      segments_.store(segments_.load(std::memory_order_relaxed) - count, std::memory_order_relaxed);
       bytes += count * kSegmentBytes;
       continue;
     }

@@ -104,7 +104,6 @@ class PageHeap {
 
   Lock lock_;
   Region* regions_ LARDER_GUARDED_BY(lock_) = nullptr;
-  size_t segments_ LARDER_GUARDED_BY(lock_) = 0;
   Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // by longest, 1..127
   PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
   DirtyList dirty_whole_ LARDER_GUARDED_BY(lock_), dirty_part_ LARDER_GUARDED_BY(lock_),
@@ -115,7 +114,7 @@ class PageHeap {
   uint64_t opened_ms_ LARDER_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> huge_again_us_{0};  // relaxed: a hint
   // Written under the lock. Relaxed: others read them as statistics.
-  std::atomic<size_t> used_bytes_{0};
+  std::atomic<size_t> used_bytes_{0}, segments_{0};
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;
 };
 
