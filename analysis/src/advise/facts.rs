@@ -22,10 +22,23 @@ pub const PARTS: usize = 16;
 /// Buffers that grew: by realloc, or by a larger block and a free of the smaller one.
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
+    /// `None`: none grew.
+    pub steps: Option<Box<Steps>>,
+    /// The final size of every buffer allocated here, grown or not.
+    pub finals: Sizes,
+    /// Frees right after an allocation of the same function, like in growth without realloc; and those
+    /// of them after a block that was larger by a factor of 1.2 to 4.5.
+    pub followed: u64,
+    pub followed_larger: u64,
+}
+
+/// The steps in which buffers of an origin grew. Few origins have any.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
     /// Buffers allocated here that grew.
     pub chains: u64,
     /// Blocks allocated for them after the first.
-    pub steps: u64,
+    pub count: u64,
     /// Bytes of the blocks that were replaced by larger ones.
     pub outgrown_bytes: u64,
     /// Bytes of the larger ones.
@@ -34,16 +47,10 @@ pub struct Growth {
     pub copied_bytes: u64,
     /// Steps by less than a tenth.
     pub crawls: u64,
-    /// The final size of every buffer allocated here, grown or not.
-    pub finals: Sizes,
-    /// The sizes of the steps.
-    pub step_sizes: Sizes,
+    /// The sizes of the larger ones.
+    pub sizes: Sizes,
     /// Steps by the origin of the new block.
     pub steppers: FxHashMap<u32, u64>,
-    /// Frees right after an allocation of the same function, like in growth without realloc; and those
-    /// of them after a block that was larger by a factor of 1.2 to 4.5.
-    pub followed: u64,
-    pub followed_larger: u64,
 }
 
 /// Buffers: each is an allocation together with everything that realloc makes of it, until it is freed.
@@ -87,34 +94,81 @@ pub struct Row {
     pub live: u64,
 }
 
+impl Row {
+    pub fn add(&mut self, alike: bool) {
+        self.made += u64::from(alike);
+        self.unlike += u64::from(!alike);
+    }
+}
+
 /// Lifetimes of freed blocks, in allocations of the process, by powers of two.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lives([u32; LIVES]);
+#[derive(Clone, Debug, Default)]
+pub struct Lives {
+    /// While all have equally many binary digits: these, and the number of blocks.
+    only: (usize, u32),
+    /// By digits, once they differ.
+    counts: Option<Box<[u32; LIVES]>>,
+}
 
 const LIVES: usize = 24;
 
 impl Lives {
     pub fn add(&mut self, allocations: u64) {
         let digits = (u64::BITS - allocations.leading_zeros()) as usize;
-        let count = &mut self.0[digits.min(LIVES - 1)];
-        *count = count.saturating_add(1);
+        self.add_many(digits.min(LIVES - 1), 1);
+    }
+
+    #[inline]
+    fn add_many(&mut self, digits: usize, blocks: u32) {
+        match &mut self.counts {
+            Some(counts) => counts[digits] = counts[digits].saturating_add(blocks),
+            None => self.add_to_only(digits, blocks),
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_only(&mut self, digits: usize, blocks: u32) {
+        let (known, all) = self.only;
+        if all == 0 || known == digits {
+            self.only = (digits, all.saturating_add(blocks));
+        } else {
+            self.spread()[digits] = blocks;
+        }
+    }
+
+    fn spread(&mut self) -> &mut [u32; LIVES] {
+        let only = self.only;
+        self.counts.get_or_insert_with(|| {
+            let mut counts = Box::new([0; LIVES]);
+            counts[only.0] = only.1;
+            counts
+        })
     }
 
     pub fn merge(&mut self, other: &Lives) {
-        for (count, more) in self.0.iter_mut().zip(other.0) {
-            *count = count.saturating_add(more);
+        match &other.counts {
+            None => self.add_many(other.only.0, other.only.1),
+            Some(counts) => {
+                for (count, more) in self.spread().iter_mut().zip(&**counts) {
+                    *count = count.saturating_add(*more);
+                }
+            }
         }
     }
 
     /// The median lifetime; `None`: none was freed.
     pub fn half(&self) -> Option<u64> {
-        let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
+        let longest = |digits: usize| (1u64 << digits) - 1;
+        let Some(counts) = &self.counts else {
+            return (self.only.1 > 0).then(|| longest(self.only.0));
+        };
+        let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         let mut seen = 0;
-        let digits = self.0.iter().position(|count| {
+        let digits = counts.iter().position(|count| {
             seen += u64::from(*count);
             seen > 0 && seen * 2 >= all
         });
-        digits.map(|digits| (1u64 << digits) - 1)
+        digits.map(longest)
     }
 }
 
@@ -133,7 +187,8 @@ pub struct Facts {
     /// Freed by another thread than the allocating one.
     pub foreign: u64,
     pub buffers: Buffers,
-    pub row: Row,
+    /// Few origins have any.
+    pub row: Option<Box<Row>>,
     pub companions: Companions,
     /// How many frames may have stayed on the stack between one call and the thread's next, and how
     /// often.
@@ -143,10 +198,19 @@ pub struct Facts {
     pub growth: Growth,
     /// Whether a block of it replaced a smaller one without realloc.
     pub steps: bool,
-    pub zeros: Zeros,
+    /// `None`: no contents were recorded.
+    pub zeros: Option<Box<Zeros>>,
 }
 
 impl Facts {
+    pub fn row(&self) -> Row {
+        self.row.as_deref().copied().unwrap_or_default()
+    }
+
+    pub fn zeros(&self) -> Zeros {
+        self.zeros.as_deref().copied().unwrap_or_default()
+    }
+
     /// In percent of all calls but the first: those before which the outermost `frames` may have stayed
     /// since the call before. `None`: one call.
     pub fn stayed(&self, frames: usize) -> Option<u64> {
@@ -156,13 +220,14 @@ impl Facts {
     }
 }
 
-/// How often this many frames stayed. Up to as many entries as the stack has frames.
+/// How often this many frames stayed. Up to as many entries as the stack has frames, and one more for every 2³² calls.
 #[derive(Clone, Debug, Default)]
-pub struct Stays(Vec<(u32, u64)>);
+pub struct Stays(Vec<(u32, u32)>);
 
 impl Stays {
     pub fn add(&mut self, frames: u32) {
-        match self.0.iter_mut().find(|(known, _)| *known == frames) {
+        let counts = |(known, calls): &&mut (u32, u32)| *known == frames && *calls < u32::MAX;
+        match self.0.iter_mut().find(counts) {
             Some((_, calls)) => *calls += 1,
             None => self.0.push((frames, 1)),
         }
@@ -172,7 +237,7 @@ impl Stays {
     pub fn of(&self, frames: usize) -> u64 {
         let least = u32::try_from(frames).unwrap_or(u32::MAX);
         let enough = self.0.iter().filter(|(frames, _)| *frames >= least);
-        enough.map(|(_, calls)| calls).sum()
+        enough.map(|(_, calls)| u64::from(*calls)).sum()
     }
 }
 
@@ -232,9 +297,9 @@ pub struct Site {
     /// physical frames, from the innermost; and its place at one of the frees.
     pub owner: Option<Owner>,
     /// System calls of the charged function, in the same call path.
-    pub io: Io,
+    pub io: Option<Box<Io>>,
     /// The loop of its calls, if known.
-    pub loop_place: Option<loops::Place>,
+    pub loop_place: Option<Box<loops::Place>>,
 }
 
 /// See `Site::owner`.
@@ -254,33 +319,63 @@ const SWEPT_LINES: usize = 4;
 /// The largest counted number of lines.
 pub const MOST_LINES: usize = 8;
 
-/// The first lines whose blocks are freed below a call, and their number.
-pub type Lines = ([Place; MOST_LINES], u32);
+/// Up to `MOST_LINES` lines whose blocks are freed below a call, by call. A call with `MOST_LINES` needs no look at
+/// its callers, so a stack takes a step or two.
+#[derive(Debug, Default)]
+pub struct FreedBelow {
+    /// The index of the call's last line in `lines`, and the number of its lines.
+    calls: FxHashMap<StackKey, (u32, u32)>,
+    /// Each with the index of the same call's line before it.
+    lines: Vec<(Place, u32)>,
+}
 
-/// By call. A call with `MOST_LINES` needs no look at its callers, so a stack takes a step or two.
-fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Lines> {
-    let mut below: FxHashMap<StackKey, Lines> = FxHashMap::default();
-    for site in sites {
-        for call in site.owner.iter().flat_map(|owner| owner.frees.outward()) {
-            let (lines, count) = below.entry(call).or_default();
-            let known = *count as usize;
-            if known == MOST_LINES {
-                break;
-            }
-            if !lines[..known].contains(&site.place) {
-                lines[known] = site.place;
-                *count += 1;
+impl FreedBelow {
+    fn of(sites: &[Site]) -> Self {
+        let mut below = Self::default();
+        for site in sites {
+            let calls = site.owner.iter().flat_map(|owner| owner.frees.outward());
+            for call in calls {
+                if !below.add(call, site.place) {
+                    break;
+                }
             }
         }
+        below.lines = Vec::new();
+        below
     }
-    below
+
+    /// Whether the call had less than `MOST_LINES`.
+    fn add(&mut self, call: StackKey, place: Place) -> bool {
+        let next = self.lines.len() as u32;
+        let (last, count) = self.calls.entry(call).or_default();
+        if *count as usize == MOST_LINES {
+            return false;
+        }
+        let mut at = *last;
+        for _ in 0..*count {
+            let (known, before) = self.lines[at as usize];
+            if known == place {
+                return true;
+            }
+            at = before;
+        }
+        self.lines.push((place, *last));
+        (*last, *count) = (next, *count + 1);
+        true
+    }
+
+    fn lines_of(&self, call: StackKey) -> usize {
+        self.calls
+            .get(&call)
+            .map_or(0, |(_, count)| *count as usize)
+    }
 }
 
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
     /// See `lines_freed_with`; computed on first use.
-    pub freed_below: OnceCell<FxHashMap<StackKey, Lines>>,
+    pub freed_below: OnceCell<FreedBelow>,
     /// The program's calls that are missing from the trace.
     pub lost_calls: u64,
     pub places: RefCell<Places>,
@@ -315,9 +410,8 @@ impl ImageFacts {
         };
         let (a, b) = (frees(a), frees(b));
         let shared = b.iter().find(|call| a.contains(call));
-        let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
-        let lines = shared.and_then(|call| freed_below.get(call));
-        lines.map_or(0, |(_, count)| *count as usize)
+        let freed_below = self.freed_below.get_or_init(|| FreedBelow::of(&self.sites));
+        shared.map_or(0, |call| freed_below.lines_of(*call))
     }
 
     /// Forgets that these known leaks were lost; returns a line for each that was there.
@@ -343,5 +437,43 @@ impl ImageFacts {
 
     pub fn place_of(&self, frame: Option<&ChainFrame>) -> Place {
         self.places.borrow_mut().of(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lifetime_of_equal_and_of_different_lives() {
+        let of = |lives: &[u64]| {
+            let mut all = Lives::default();
+            lives.iter().for_each(|life| all.add(*life));
+            all
+        };
+        assert_eq!(of(&[]).half(), None);
+        assert_eq!(of(&[0]).half(), Some(0));
+        assert_eq!(of(&[5, 4, 7]).half(), Some(7));
+        assert_eq!(of(&[1, 5, 100]).half(), Some(7));
+        assert_eq!(of(&[100, 1, 2, 1]).half(), Some(1));
+        for (a, b) in [
+            (&[][..], &[3][..]),
+            (&[3], &[]),
+            (&[9, 9], &[1]),
+            (&[1, 9], &[9, 70]),
+        ] {
+            let mut merged = of(a);
+            merged.merge(&of(b));
+            assert_eq!(merged.half(), of(&[a, b].concat()).half(), "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn stays_are_counted_beyond_32_bits() {
+        let mut stays = Stays(vec![(2, u32::MAX), (3, 1)]);
+        stays.add(2);
+        stays.add(2);
+        assert_eq!(stays.of(2), (1 << 32) + 2);
+        assert_eq!((stays.of(3), stays.0.len()), (1, 3));
     }
 }

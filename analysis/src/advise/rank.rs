@@ -365,10 +365,10 @@ fn beside_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
             let Some((origins, steps)) = grown.filter(|(_, steps)| *steps > 0) else {
                 return 0.0;
             };
-            let growth = origins
+            let grown = origins
                 .iter()
-                .map(|origin| &image.sites[*origin].facts.growth);
-            let copied: u64 = growth.map(|growth| growth.copied_bytes).sum();
+                .filter_map(|origin| image.sites[*origin].facts.growth.steps.as_deref());
+            let copied: u64 = grown.map(|steps| steps.copied_bytes).sum();
             let saved = finding.calls().min(steps) as f64;
             saved * costs.zero_ns(copied / steps)
         }

@@ -12,7 +12,7 @@ const MARKS_SHOWN: usize = 3;
 
 /// A line's calls for each system call of its function.
 pub fn of_site(site: &Site, calls: u64) -> Option<String> {
-    let (call, count) = most_frequent(&site.io)?;
+    let (call, count) = most_frequent(site.io.as_deref()?)?;
     Some(format!(
         "{} for each of the {} that {} makes",
         ratio(calls, count),

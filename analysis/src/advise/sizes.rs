@@ -1,6 +1,6 @@
 //! A histogram of sizes: exact up to 64 bytes, then eight steps a doubling; the largest is exact.
 //!
-//! Memory: up to 528 counts, for sizes up to the largest; none while all sizes are equal.
+//! Memory: up to 528 counts, from the smallest size to the largest; none while all sizes are equal.
 
 /// Sizes below this have a count each.
 const EXACT: u64 = 64;
@@ -8,11 +8,41 @@ const STEPS: u64 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    /// Empty while all sizes are equal.
-    counts: Vec<u64>,
+    /// `None` while all sizes are equal.
+    counts: Option<Box<Counts>>,
     total: u64,
-    smallest: u64,
     largest: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    smallest: u64,
+    /// The bucket of the first count.
+    first: usize,
+    counts: Vec<u64>,
+}
+
+impl Counts {
+    fn add(&mut self, bucket: usize, times: u64) {
+        if self.counts.is_empty() {
+            self.first = bucket;
+        }
+        if bucket < self.first {
+            let more = self.first - bucket;
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = bucket;
+        }
+        let place = bucket - self.first;
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += times;
+    }
+
+    /// Each bucket with its count.
+    fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        (self.first..).zip(self.counts.iter().copied())
+    }
 }
 
 fn bucket(size: u64) -> usize {
@@ -38,12 +68,14 @@ fn upper(bucket: usize) -> u64 {
 impl Sizes {
     #[inline]
     pub fn add(&mut self, size: u64) {
-        if self.counts.is_empty() && size == self.largest {
+        if self.counts.is_none() && size == self.largest {
             self.total += 1;
-        } else if let Some(count) = self.counts.get_mut(bucket(size)) {
+        } else if let Some(known) = &mut self.counts
+            && let Some(count) = known.counts.get_mut(bucket(size).wrapping_sub(known.first))
+        {
             *count += 1;
             self.total += 1;
-            self.smallest = self.smallest.min(size);
+            known.smallest = known.smallest.min(size);
             self.largest = self.largest.max(size);
         } else {
             self.add_many(size, 1);
@@ -53,30 +85,28 @@ impl Sizes {
     #[cold]
     fn add_many(&mut self, size: u64, times: u64) {
         if self.total == 0 {
-            (self.smallest, self.largest) = (size, size);
+            self.largest = size;
         }
-        if size != self.largest || !self.counts.is_empty() {
-            self.spread();
-            self.count(size, times);
-            self.smallest = self.smallest.min(size);
+        if size != self.largest || self.counts.is_some() {
+            let known = self.spread();
+            known.add(bucket(size), times);
+            known.smallest = known.smallest.min(size);
             self.largest = self.largest.max(size);
         }
         self.total += times;
     }
 
     /// Moves the count of one size into buckets.
-    fn spread(&mut self) {
-        if self.counts.is_empty() && self.total > 0 {
-            self.count(self.largest, self.total);
-        }
-    }
-
-    fn count(&mut self, size: u64, times: u64) {
-        let bucket = bucket(size);
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += times;
+    fn spread(&mut self) -> &mut Counts {
+        let (size, total) = (self.largest, self.total);
+        self.counts.get_or_insert_with(|| {
+            let mut counts = Box::new(Counts {
+                smallest: size,
+                ..Counts::default()
+            });
+            counts.add(bucket(size), total);
+            counts
+        })
     }
 
     pub fn merge(&mut self, other: &Sizes) {
@@ -87,18 +117,15 @@ impl Sizes {
             *self = other.clone();
             return;
         }
-        if other.counts.is_empty() {
+        let Some(others) = &other.counts else {
             self.add_many(other.largest, other.total);
             return;
+        };
+        let known = self.spread();
+        for (bucket, count) in others.iter().filter(|(_, count)| *count > 0) {
+            known.add(bucket, count);
         }
-        self.spread();
-        if self.counts.len() < other.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
-        }
-        self.smallest = self.smallest.min(other.smallest);
+        known.smallest = known.smallest.min(others.smallest);
         self.largest = self.largest.max(other.largest);
         self.total += other.total;
     }
@@ -108,7 +135,9 @@ impl Sizes {
     }
 
     pub fn smallest(&self) -> u64 {
-        self.smallest
+        self.counts
+            .as_ref()
+            .map_or(self.largest, |known| known.smallest)
     }
 
     pub fn largest(&self) -> u64 {
@@ -120,7 +149,7 @@ impl Sizes {
         let wanted = (self.total as f64 * share).ceil() as u64;
         // While all sizes are equal there are no buckets.
         let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
+        for (bucket, count) in self.counts.iter().flat_map(|known| known.iter()) {
             seen += count;
             if seen >= wanted && seen > 0 {
                 return upper(bucket).min(self.largest);
@@ -134,9 +163,9 @@ impl Sizes {
         if size >= self.largest {
             return self.total;
         }
-        let whole = |bucket: &usize| upper(*bucket) <= size;
-        let buckets = (0..self.counts.len()).take_while(whole).count();
-        self.counts[..buckets].iter().sum()
+        let counts = self.counts.iter().flat_map(|known| known.iter());
+        let whole = counts.take_while(|(bucket, _)| upper(*bucket) <= size);
+        whole.map(|(_, count)| count).sum()
     }
 }
 
@@ -186,6 +215,6 @@ mod tests {
         low.merge(&high);
         low.merge(&Sizes::default());
         assert_eq!(low.counts, both.counts);
-        assert_eq!((low.smallest, low.largest, low.total), (1, 100_000, 5));
+        assert_eq!((low.smallest(), low.largest, low.total), (1, 100_000, 5));
     }
 }

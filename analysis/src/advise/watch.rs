@@ -230,22 +230,22 @@ impl Watch {
         if moved
             && bytes <= MOST_COPIED
             && let Some(facts) = self.facts.get_mut(root as usize)
+            && let Some(steps) = &mut facts.growth.steps
         {
-            let copied = &mut facts.growth.copied_bytes;
-            *copied = copied.saturating_add(bytes);
+            steps.copied_bytes = steps.copied_bytes.saturating_add(bytes);
         }
     }
 
     fn grow(&mut self, root: u32, from: u64, to: u64, stepper: u32, first: bool) {
         if let Some(facts) = self.facts.get_mut(root as usize) {
-            let growth = &mut facts.growth;
-            growth.chains += u64::from(first);
-            growth.steps += 1;
-            growth.crawls += u64::from(to.saturating_sub(from) < from / 10);
-            growth.outgrown_bytes = growth.outgrown_bytes.saturating_add(from);
-            growth.grown_bytes = growth.grown_bytes.saturating_add(to);
-            growth.step_sizes.add(to);
-            *growth.steppers.entry(stepper).or_default() += 1;
+            let steps = facts.growth.steps.get_or_insert_default();
+            steps.chains += u64::from(first);
+            steps.count += 1;
+            steps.crawls += u64::from(to.saturating_sub(from) < from / 10);
+            steps.outgrown_bytes = steps.outgrown_bytes.saturating_add(from);
+            steps.grown_bytes = steps.grown_bytes.saturating_add(to);
+            steps.sizes.add(to);
+            *steps.steppers.entry(stepper).or_default() += 1;
         }
     }
 }
@@ -327,8 +327,9 @@ impl Observer for Watch {
         let last = &thread.last_made;
         let next_to = last.origin == made.origin && last.event + 1 == now && last.serial > 0;
         let in_row = next_to && last.size == made.size;
-        facts.row.made += u64::from(in_row);
-        facts.row.unlike += u64::from(next_to && !in_row);
+        if next_to {
+            facts.row.get_or_insert_default().add(in_row);
+        }
         let before = if in_row { last.serial } else { 0 };
         thread.last_made = Last {
             serial,
@@ -455,13 +456,13 @@ impl Watch {
         let last = std::mem::replace(&mut thread.last_ended, now);
         let follows = last.serial > 0 && last.event + 1 == now.event && last.origin == now.origin;
         if follows && (last.before == serial || before == last.serial) {
-            self.facts(now.origin).row.ended += 1;
+            self.facts(now.origin).row.get_or_insert_default().ended += 1;
         }
     }
 
     /// A block is freed, at this number of allocations.
     fn look(&mut self, held: Fingerprint, block: &Block<Note>, how: End, ended: u64) {
-        let zeros = &mut self.facts(block.origin).zeros;
+        let zeros = self.facts(block.origin).zeros.get_or_insert_default();
         zeros.checked += 1;
         zeros.overwritten += u64::from(held.has(Fingerprint::NO_ZEROS));
         zeros.data += u64::from(held.has(Fingerprint::DATA));
@@ -505,7 +506,7 @@ impl Watch {
                 && rows.contains_key(before)
                 && let Some(facts) = self.facts.get_mut(*origin as usize)
             {
-                facts.row.live += 1;
+                facts.row.get_or_insert_default().live += 1;
             }
         }
     }
@@ -564,18 +565,19 @@ impl Watch {
             let chain = image.chain(source.stack);
             let stacks = image.events.stacks();
             let function = site_node(stacks, &chain, source.stack, source.site);
-            let io = below.get(&stacks.parent(function)).cloned();
+            let io = below.get(&stacks.parent(function));
             let calls = image.origins[index].calls;
             let root = stacks.root(source.stack);
             let frame = |index: Option<usize>| functions(&chain).nth(index?);
+            let loop_place = loops.add(image, source.stack, calls, Some(&facts));
             let place = places.of(frame(source.site));
             let caller = places.of(frame(source.site.map(|site| site + 1)));
             sites.push(Site {
                 place,
                 caller,
                 whole_stack: root == StackId::COMPLETE_ROOT,
-                loop_place: loops.add(image, source.stack, calls, Some(&facts)),
-                io: io.unwrap_or_default(),
+                loop_place: loop_place.map(Box::new),
+                io: io.cloned().map(Box::new),
                 chain,
                 site: source.site,
                 call_name: source.kind_name,
@@ -622,6 +624,10 @@ fn called(
     for stack in events.stacks().all() {
         if let Some(below) = called.get_mut(&events.stacks().parent(stack)) {
             let chain = image.chain(stack);
+            if below.is_empty() {
+                // Most have one.
+                below.reserve_exact(1);
+            }
             below.extend(chain.get(0).map(|frames| (stack, frames.clone())));
         }
     }

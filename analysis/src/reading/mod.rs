@@ -130,6 +130,7 @@ impl Analysis {
             analysis.add(trace, observer, bar.each());
         }
         bar.finish();
+        analysis.resolver.forget_code();
         analysis.traces = traces;
         Ok(analysis)
     }

@@ -241,6 +241,11 @@ impl Resolver {
         self.locations.clear();
     }
 
+    /// Frees the code that was read for loops; it is read again when needed.
+    pub fn forget_code(&mut self) {
+        self.functions = FxHashMap::default();
+    }
+
     /// A stack of the image. Takes time and memory only for the part that no earlier stack had.
     pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
         let (mut at, mut new) = (stack, std::mem::take(&mut self.unresolved));

@@ -22,7 +22,7 @@ const CHUNK_BYTES: u64 = 1024;
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         let (facts, calls) = (&site.facts, site.sums.calls);
-        let row = &facts.row;
+        let row = facts.row();
         let fits = calls >= FEWEST_BLOCKS
             && facts.reallocated == 0
             && facts.foreign == 0
@@ -37,7 +37,7 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
 fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let sites = || group.iter().map(|origin| &image.sites[*origin]);
     let first = &image.sites[group[0]];
-    let row = |of: fn(&Row) -> u64| -> u64 { sites().map(|site| of(&site.facts.row)).sum() };
+    let row = |of: fn(&Row) -> u64| -> u64 { sites().map(|site| of(&site.facts.row())).sum() };
     let calls: u64 = sites().map(|site| site.sums.calls).sum();
     let followers = row(|row| row.made);
     // The array of a row takes the place of its first block.
@@ -49,7 +49,7 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let row_part = |origin: &usize| {
         let part = whole(image, *origin);
         Part {
-            calls: image.sites[*origin].facts.row.made.min(part.calls),
+            calls: image.sites[*origin].facts.row().made.min(part.calls),
             bytes: 0,
             ..part
         }

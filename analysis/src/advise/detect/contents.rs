@@ -162,15 +162,16 @@ fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>])
 /// Blocks of calloc without a zero at their end.
 pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.zeros.checked > 0).then_some((site.place, site.call_name))
+        (site.facts.zeros().checked > 0).then_some((site.place, site.call_name))
     });
     let finding = |group: &Vec<usize>| {
         let mut all = Zeros::default();
         let (mut calls, mut bytes) = (0u64, 0u64);
         for site in group.iter().map(|origin| &image.sites[*origin]) {
-            all.checked += site.facts.zeros.checked;
-            all.overwritten += site.facts.zeros.overwritten;
-            all.data += site.facts.zeros.data;
+            let zeros = site.facts.zeros();
+            all.checked += zeros.checked;
+            all.overwritten += zeros.overwritten;
+            all.data += zeros.data;
             calls += site.sums.calls;
             bytes = bytes.saturating_add(site.sums.bytes);
         }

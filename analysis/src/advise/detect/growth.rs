@@ -36,14 +36,16 @@ pub fn detect(image: &ImageFacts, types: &Types<'_>) -> Vec<Finding> {
 
 fn grows(growth: &Growth) -> bool {
     let fits = growth.followed_larger as f64 >= FITTING * growth.followed as f64;
-    growth.chains > 0 && growth.steps >= FEWEST_BLOCKS && fits
+    let steps = growth.steps.as_deref();
+    steps.is_some_and(|steps| steps.chains > 0 && steps.count >= FEWEST_BLOCKS) && fits
 }
 
 /// A vector or string of Rust grows by realloc. If a larger one was allocated and the smaller one dropped,
 /// it was copied or appended to another.
 fn is_copied(site: &Site) -> bool {
     let growth = &site.facts.growth;
-    matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > growth.steps
+    let steps = growth.steps.as_ref().map_or(0, |steps| steps.count);
+    matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > steps
 }
 
 /// The growth of a group's buffers, summed up.
@@ -72,12 +74,13 @@ impl Grown {
         let mut grown = 0u64;
         for growth in growths {
             sums.finals.merge(&growth.finals);
-            sums.steps.merge(&growth.step_sizes);
-            sums.chains += growth.chains;
-            sums.outgrown = sums.outgrown.saturating_add(growth.outgrown_bytes);
             sums.guessed += growth.followed_larger;
-            sums.crawls += growth.crawls;
-            grown = grown.saturating_add(growth.grown_bytes);
+            let Some(steps) = &growth.steps else { continue };
+            sums.steps.merge(&steps.sizes);
+            sums.chains += steps.chains;
+            sums.outgrown = sums.outgrown.saturating_add(steps.outgrown_bytes);
+            sums.crawls += steps.crawls;
+            grown = grown.saturating_add(steps.grown_bytes);
         }
         sums.factor = grown as f64 / sums.outgrown.max(1) as f64;
         sums
@@ -152,13 +155,13 @@ impl Grown {
 /// The calls and bytes of each origin that are saved with this share of the steps.
 fn parts<'a>(growths: impl Iterator<Item = &'a Growth>, saved: f64) -> Vec<Part> {
     let mut parts = Vec::new();
-    for growth in growths {
-        for (origin, count) in &growth.steppers {
+    for steps in growths.filter_map(|growth| growth.steps.as_deref()) {
+        for (origin, count) in &steps.steppers {
             parts.push(Part {
                 origin: *origin as usize,
                 calls: (*count as f64 * saved) as u64,
-                bytes: (growth.outgrown_bytes as f64 * saved * *count as f64
-                    / growth.steps.max(1) as f64) as u64,
+                bytes: (steps.outgrown_bytes as f64 * saved * *count as f64
+                    / steps.count.max(1) as f64) as u64,
             });
         }
     }
@@ -168,8 +171,9 @@ fn parts<'a>(growths: impl Iterator<Item = &'a Growth>, saved: f64) -> Vec<Part>
 /// The line of most steps, if another function's than the line that allocates: there the size is known.
 fn grown_at(image: &ImageFacts, group: &[usize]) -> Option<usize> {
     let mut lines: BTreeMap<Place, (u64, usize)> = BTreeMap::new();
-    for origin in group {
-        for (stepper, steps) in &image.sites[*origin].facts.growth.steppers {
+    let facts = group.iter().map(|origin| &image.sites[*origin].facts);
+    for grown in facts.filter_map(|facts| facts.growth.steps.as_deref()) {
+        for (stepper, steps) in &grown.steppers {
             let stepper = *stepper as usize;
             let line = lines
                 .entry(image.sites[stepper].place)
