@@ -1,6 +1,6 @@
-/* measure PRELOAD OUTPUT LIMIT COMMAND...: runs COMMAND with PRELOAD as its LD_PRELOAD ("-": none),
-   at most LIMIT seconds, and writes a JSON object to the file OUTPUT: wall and CPU time, peak
-   resident memory, page faults, and how the command ended.
+/* larder-measure PRELOAD OUTPUT LIMIT COMMAND...: runs COMMAND with PRELOAD as its LD_PRELOAD ("-":
+   none), at most LIMIT seconds, and writes a JSON object to the file OUTPUT: wall and CPU time,
+   peak resident memory, page faults, and how the command ended.
 
    A program of its own because a child's ru_maxrss starts from the resident set of the process
    that forked it: a large runner would hide the small workloads. The command leads a process group
@@ -36,7 +36,7 @@ static double now(void) {
 }
 
 static int fail(const char* what, const char* name) {
-  fprintf(stderr, "measure: %s %s: %s\n", what, name, strerror(errno));
+  fprintf(stderr, "larder-measure: %s %s: %s\n", what, name, strerror(errno));
   return 1;
 }
 
@@ -72,13 +72,13 @@ static enum end wait_until(const sigset_t* signals, pid_t child, double until) {
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    fprintf(stderr, "usage: measure PRELOAD|- OUTPUT LIMIT COMMAND...\n");
+    fprintf(stderr, "usage: larder-measure PRELOAD|- OUTPUT LIMIT COMMAND...\n");
     return 1;
   }
   char* rest = NULL;
   const double limit = strtod(argv[3], &rest);
   if (*rest != '\0' || !(limit > 0)) {
-    fprintf(stderr, "measure: the limit %s is not a positive number of seconds\n", argv[3]);
+    fprintf(stderr, "larder-measure: the limit %s is not a positive number of seconds\n", argv[3]);
     return 1;
   }
   prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -173,6 +173,8 @@ fn a_command_of_ones_own_is_measured() {
         "{}",
         stderr(&failed)
     );
+    let absent = tree.bench(&["--", "./no-such", "word"]);
+    assert_fails(&absent, 127, &["./no-such: no such file"]);
     let both = tree.bench(&["--quick", "--", "true"]);
     assert_fails(&both, 125, &["--quick", "cannot be used with"]);
 }

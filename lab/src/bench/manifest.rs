@@ -157,16 +157,20 @@ fn parse(text: &str) -> std::result::Result<Vec<Workload>, ManifestError> {
     Ok(manifest.workload)
 }
 
+/// Of a name.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._".contains(c)
+}
+
 impl Workload {
     /// The user's command, of at least one word.
     pub fn given(command: &[String]) -> Workload {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         let file = Path::new(&command[0]).file_name().unwrap_or_default();
         let file = file.to_string_lossy();
         Workload {
             name: file
                 .chars()
-                .map(|c| if plain(c) { c } else { '-' })
+                .map(|c| if is_plain(c) { c } else { '-' })
                 .collect(),
             group: "program".to_owned(),
             what: command.join(" "),
@@ -182,8 +186,7 @@ impl Workload {
     }
 
     fn check(&self) -> std::result::Result<(), ManifestError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        if self.name.is_empty() || !self.name.chars().all(plain) {
+        if self.name.is_empty() || !self.name.chars().all(is_plain) {
             return Err(ManifestError::Name(self.name.clone()));
         }
         if self.command.is_empty() {

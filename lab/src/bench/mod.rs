@@ -37,6 +37,7 @@ use larder_base::machine::{self, Machine};
 use larder_base::order;
 use larder_base::output::{self, Content};
 use larder_base::printable;
+use larder_base::target::Target;
 
 use allocators::{Allocator, Choice};
 use args::{Effort, Field, Output, Selection, Task};
@@ -135,10 +136,11 @@ impl Setting {
 }
 
 impl Selection {
-    fn workloads(&self, directory: &Path) -> error::Result<Vec<Workload>> {
-        if self.command.is_empty() {
-            return self.choose(manifest::load(directory)?);
-        }
+    fn workloads(&self, directory: &Path) -> Result<Vec<Workload>> {
+        let Some(program) = self.command.first() else {
+            return Ok(self.choose(manifest::load(directory)?)?);
+        };
+        Target::resolve(program.as_ref())?;
         Ok(vec![Workload::given(&self.command)])
     }
 
