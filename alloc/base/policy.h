@@ -164,7 +164,7 @@ inline constexpr uint64_t kStaleDecays = 4;
 // Free memory goes back without waiting for the decay from a process with at most kNearlyEmptyBytes
 // in use and at least kEarlyMinBytes free, and from one that has kGrowthBytes and one part in
 // kGrowthPart more than it has ever had in use. It may fault in again, a system page at a time. So
-// it is kEarlyBytesPerMs at most, about 1 % of the time; and at rest the peak once, where there
+// it is kEarlyBytesPerMs at most, about 3 % of the time; and at rest the peak once, where there
 // were never more than kEarlyMaxThreads heaps. "Small processes", "Memory for another use".
 inline constexpr size_t kEarlyMinBytes = size_t{8} << 20, kNearlyEmptyBytes = size_t{2} << 20;
 inline constexpr int64_t kEarlyMaxThreads = 2;

@@ -7,7 +7,7 @@
 // LARDER_BACKGROUND_PURGE starts a thread: it sleeps while there is nothing to do, takes no signal
 // and allocates nothing. It is off by default, because a program may count its threads, forbid
 // clone, or unshare. Memory is discarded, never unmapped: mappings stay few. Thread safety: any
-// thread. One thread purges at a time, and discards without a lock.
+// thread, and several at a time: each takes segments of its own, and discards them without a lock.
 #pragma once
 
 #include "base/base.h"
