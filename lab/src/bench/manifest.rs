@@ -157,7 +157,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Workload>, ManifestError> {
     Ok(manifest.workload)
 }
 
-/// Of a name.
+/// Whether a workload's name may have it.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-._".contains(c)
 }
