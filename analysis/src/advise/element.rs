@@ -274,7 +274,7 @@ fn only_family(site: &Site, charged: usize) -> bool {
 /// The types on the source line of a frame, if the debug information has all of them. A source file
 /// that is newer than the debug information is not the compiled one.
 fn of_source(
-    types: &ModuleTypes,
+    types: ModuleTypes<'_>,
     frame: &ChainFrame,
     source: FoundSource,
     place: CodePlace,

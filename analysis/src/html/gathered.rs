@@ -215,9 +215,9 @@ impl Gathered {
     pub fn spans(&self, row: usize) -> impl Iterator<Item = Cell> {
         let drawn = self.drawn_of(row);
         let group = drawn.map_or(1, group);
-        let parts = drawn.and_then(|drawn| drawn.parts.get(row - self.first_drawn));
-        parts.into_iter().flatten().map(move |part| Cell {
-            part: part.column / group,
+        let parts = drawn.map_or(&[][..], |drawn| drawn.made(row - self.first_drawn));
+        parts.iter().map(move |part| Cell {
+            part: part.column as usize / group,
             calls: part.calls,
             bytes: part.bytes,
         })

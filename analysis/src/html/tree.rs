@@ -458,7 +458,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::reading::chain::Location;
+    use crate::reading::chain::{Location, Stacks};
     use crate::reading::plumbing::ModuleRole;
     use crate::reading::resolve::{Language, ModuleLabel};
     use crate::symbols::{FunctionName, SourceFrame};
@@ -513,8 +513,20 @@ mod tests {
         let mut tree = Tree::new(&gathered, &mut sites);
         let mut whole = Tree::new(&gathered, &mut sites);
         let starts: [&[usize]; 4] = [&[], &[6], &[5, 6], &[7, 6]];
-        let chain = |start: &&[usize]| start.iter().map(|at| places[*at].clone()).collect();
-        let mut chains: Vec<Chain> = starts.iter().map(chain).collect();
+        let (stacks, mut count) = (Stacks::new(), 0);
+        let mut called = |place: usize, callers: u32| {
+            stacks.locate(place as u32, places[place].clone());
+            count += 1;
+            stacks.call(count, place as u32, callers);
+            count
+        };
+        let start = |start: &&[usize]| {
+            start
+                .iter()
+                .rev()
+                .fold(0, |callers, at| called(*at, callers))
+        };
+        let mut chains: Vec<u32> = starts.iter().map(start).collect();
         let mut state = 1u64;
         let mut random = |below: usize| {
             state = state
@@ -533,14 +545,14 @@ mod tests {
                 0 => random(places.len()),
                 _ => random(5),
             };
-            let chain = Chain::called(places[place].clone(), chains[callers].clone());
+            let number = called(place, chains[callers]);
             whole.shared.clear();
             let stack = SiteStack {
-                chain: chain.clone(),
+                chain: stacks.chain(number),
                 site: None,
             };
-            assert_eq!(tree.add(&stack), whole.add(&stack), "{chain:?}");
-            chains.push(chain);
+            assert_eq!(tree.add(&stack), whole.add(&stack), "{:?}", stack.chain);
+            chains.push(number);
         }
         assert!(tree.shared.len() > 1_000, "{}", tree.shared.len());
         assert!(tree.shared.values().any(|(_, depth)| *depth == DEPTH));

@@ -130,7 +130,7 @@ impl Analysis {
             analysis.add(trace, observer, bar.each());
         }
         bar.finish();
-        analysis.resolver.forget_code();
+        analysis.resolver.rest();
         analysis.traces = traces;
         Ok(analysis)
     }

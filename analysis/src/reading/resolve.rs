@@ -17,7 +17,7 @@ use larder_trace::{Frame, FrameId, Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
 use super::attribute::writes_text;
-use super::chain::{Chain, Location};
+use super::chain::{Chain, Location, Stacks};
 use super::excerpt::Texts;
 use super::lookup::Lookup;
 use super::pattern;
@@ -168,12 +168,10 @@ pub struct Resolver {
     frames: FxHashMap<(usize, u64), Location>,
     /// The same for `frames_beside`, which takes no names from the trace.
     beside: FxHashMap<(usize, u64), Location>,
-    /// The resolved stacks of the image, by number; empty where not resolved yet.
-    chains: Vec<Chain>,
+    /// The stacks of the image, with the trace's numbers.
+    stacks: Rc<Stacks>,
     /// Room for the part of a stack that is not resolved yet.
     unresolved: Vec<(StackId, FrameId)>,
-    /// The resolved frames of the image, by number.
-    locations: Vec<Option<Location>>,
     /// The trace's own names.
     names: HashMap<Vec<u8>, FunctionName>,
     files: HashMap<Vec<u8>, Rc<str>>,
@@ -224,9 +222,8 @@ impl Resolver {
             }),
             frames: FxHashMap::default(),
             beside: FxHashMap::default(),
-            chains: Vec::new(),
+            stacks: Stacks::new(),
             unresolved: Vec::new(),
-            locations: Vec::new(),
             names: HashMap::new(),
             files: HashMap::new(),
             functions: FxHashMap::default(),
@@ -237,54 +234,39 @@ impl Resolver {
     /// Begins another trace.
     pub fn begin_image(&mut self) {
         self.image += 1;
-        self.chains.clear();
-        self.locations.clear();
+        self.stacks = Stacks::new();
     }
 
-    /// Frees the code that was read for loops; it is read again when needed.
-    pub fn forget_code(&mut self) {
+    /// Frees what few addresses need after all traces are read: the debug information, and the code that was read for
+    /// loops. It is read again when needed.
+    pub fn rest(&mut self) {
         self.functions = FxHashMap::default();
+        let loaded = self.modules.iter_mut();
+        let loaded = loaded.filter_map(|module| module.symbols.as_mut());
+        loaded.for_each(ModuleSymbols::rest);
     }
 
     /// A stack of the image. Takes time and memory only for the part that no earlier stack had.
     pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
         let (mut at, mut new) = (stack, std::mem::take(&mut self.unresolved));
-        let mut chain = loop {
-            let Some(frame) = stacks.frame_ids(at).next() else {
-                break Chain::default();
-            };
-            match self.chains.get(at.0 as usize) {
-                Some(known) if !known.is_empty() => break known.clone(),
-                _ => new.push((at, frame)),
-            }
+        while !self.stacks.has_stack(at.0)
+            && let Some(frame) = stacks.frame_ids(at).next()
+        {
+            new.push((at, frame));
             at = stacks.parent(at);
-        };
-        while let Some((at, frame)) = new.pop() {
-            chain = Chain::called(self.location(trace, stacks, frame), chain);
-            let place = at.0 as usize;
-            if self.chains.len() <= place {
-                self.chains.resize_with(place + 1, Chain::default);
+        }
+        while let Some((at, id)) = new.pop() {
+            if !self.stacks.has_location(id.0) {
+                let frame = stacks.frame(id);
+                let module = frame.and_then(|frame| trace.module(frame.module?));
+                let address = frame.map_or(0, Frame::lookup_address);
+                let location = self.frames(trace, module, address);
+                self.stacks.locate(id.0, location);
             }
-            self.chains[place] = chain.clone();
+            self.stacks.call(at.0, id.0, stacks.parent(at).0);
         }
         self.unresolved = new;
-        chain
-    }
-
-    fn location(&mut self, trace: &Trace, stacks: &StackTable, id: FrameId) -> Location {
-        let place = id.0 as usize;
-        if let Some(Some(known)) = self.locations.get(place) {
-            return known.clone();
-        }
-        let frame = stacks.frame(id);
-        let module = frame.and_then(|frame| trace.module(frame.module?));
-        let address = frame.map_or(0, Frame::lookup_address);
-        let location = self.frames(trace, module, address);
-        if self.locations.len() <= place {
-            self.locations.resize(place + 1, None);
-        }
-        self.locations[place] = Some(location.clone());
-        location
+        self.stacks.chain(stack.0)
     }
 
     /// The functions at an address, innermost first; at least one. The trace's own names take
@@ -476,7 +458,7 @@ impl Resolver {
     }
 
     /// The types of a frame's module, if its names were looked up.
-    pub fn types(&self, frame: &ChainFrame) -> Option<&ModuleTypes> {
+    pub fn types(&self, frame: &ChainFrame) -> Option<ModuleTypes<'_>> {
         let mut modules = self.modules.iter();
         let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
         module.symbols.as_ref()?.types()

@@ -36,8 +36,28 @@ pub struct Timeline {
     pub table: SiteTable,
     /// Sites that are not in `sites`.
     pub other_sites: usize,
-    /// By origin.
-    pub parts: Vec<Vec<Part>>,
+    /// What each origin allocated by column, in the order of the origins; see `made`.
+    parts: Vec<MadePart>,
+    /// By origin: the end of its parts.
+    ends: Vec<usize>,
+}
+
+/// The allocations of an origin in one column.
+#[derive(Clone, Copy, Debug)]
+pub struct MadePart {
+    pub column: u32,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+impl Timeline {
+    /// The columns in which an origin allocated.
+    pub fn made(&self, origin: usize) -> &[MadePart] {
+        let end = |origin: usize| self.ends.get(origin).copied();
+        let begin = origin.checked_sub(1).map_or(Some(0), end);
+        let range = begin.zip(end(origin));
+        range.map_or(&[], |(begin, end)| &self.parts[begin..end])
+    }
 }
 
 /// Collects the timeline of the image with the highest peak.
@@ -119,15 +139,15 @@ impl Observer for TimelineObserver {
 
 /// An origin's share of one column in which it changed.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
-    pub column: usize,
+struct Part {
+    column: usize,
     /// At the moment that the column shows.
     shown: u64,
     /// At the column's end.
     end: u64,
     /// Of the blocks allocated in it.
-    pub calls: u64,
-    pub bytes: u64,
+    calls: u64,
+    bytes: u64,
 }
 
 /// An origin while it is recorded. `shown`, `changed_at`, `calls` and `bytes` are of the open column, if the
@@ -344,7 +364,16 @@ impl Recording {
             .into_iter()
             .map(|(id, (_, origins))| (id, origins[0], self.columns(&origins)))
             .collect();
-        let parts = self.tracks.into_iter().map(|track| track.parts);
+        let (mut parts, mut ends) = (Vec::new(), Vec::with_capacity(self.tracks.len()));
+        for track in self.tracks {
+            let made = track.parts.iter().filter(|part| part.calls > 0);
+            parts.extend(made.map(|part| MadePart {
+                column: part.column as u32,
+                calls: part.calls,
+                bytes: part.bytes,
+            }));
+            ends.push(parts.len());
+        }
         Timeline {
             pid: image.trace.process().pid,
             image: 0,
@@ -358,7 +387,8 @@ impl Recording {
             totals: self.totals,
             table,
             other_sites,
-            parts: parts.collect(),
+            parts,
+            ends,
         }
     }
 

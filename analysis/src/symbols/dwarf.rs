@@ -1,8 +1,7 @@
-//! A module's debug information, for `types`: the compilation unit of an address, and the places of its
-//! entries.
+//! A module's debug information, for `lines` and `types`: the compilation unit of an address, and the places
+//! of its entries.
 //!
-//! addr2line does not expose its mapping, so the file is mapped once more, at the first question. One
-//! thread. Memory: 24 bytes a range of code; 12 bytes an entry of the units used last, up to 2^22
+//! One thread. Memory: 24 bytes a range of code; 12 bytes an entry of the units used last, up to 2^22
 //! entries; compressed sections, unpacked. Time: one pass over a unit at its first address. Up to 2^21
 //! entries of a unit and 2^26 of a module are read; beyond that nothing is known.
 //! Only little-endian files, and only entries in the file itself: not those that `dwz` moved to another
@@ -82,7 +81,7 @@ fn is_packed(data: &object::CompressedData<'_>) -> bool {
     data.format != object::CompressionFormat::None
 }
 
-/// The sections that describe types; the others are not loaded.
+/// The sections that describe types and lines; the others are not loaded.
 fn is_needed(id: SectionId) -> bool {
     matches!(
         id,
@@ -90,7 +89,6 @@ fn is_needed(id: SectionId) -> bool {
             | SectionId::DebugAddr
             | SectionId::DebugAranges
             | SectionId::DebugInfo
-            // gimli requires it for every unit.
             | SectionId::DebugLine
             | SectionId::DebugLineStr
             | SectionId::DebugRanges
@@ -150,21 +148,27 @@ impl ModuleDwarf {
         std::fs::metadata(&self.file.path).ok()?.modified().ok()
     }
 
+    pub fn dwarf(&self) -> Dwarf<Slice<'_>> {
+        let section = |section| EndianSlice::new(Section::bytes(section, &self.file), LittleEndian);
+        self.sections.borrow(section)
+    }
+
+    /// The place in `.debug_info` of the unit around an address of the module.
+    pub fn place(&self, address: u64) -> Option<usize> {
+        let listed = self.listed.get_or_init(|| listed_ranges(&self.dwarf()));
+        find(listed, address).or_else(|| {
+            let found = self.found.get_or_init(|| unit_ranges(&self.dwarf()));
+            find(found, address)
+        })
+    }
+
     /// Calls `question` with the unit around an address of the module.
     pub fn ask<T>(
         &self,
         address: u64,
         question: impl FnOnce(&UnitView<'_>) -> Option<T>,
     ) -> Option<T> {
-        let section = |section| EndianSlice::new(Section::bytes(section, &self.file), LittleEndian);
-        let dwarf: Dwarf<Slice<'_>> = self.sections.borrow(section);
-        let listed = self.listed.get_or_init(|| listed_ranges(&dwarf));
-
-        let place = find(listed, address).or_else(|| {
-            let found = self.found.get_or_init(|| unit_ranges(&dwarf));
-            find(found, address)
-        })?;
-
+        let (dwarf, place) = (self.dwarf(), self.place(address)?);
         let unit = open_unit(&dwarf, place)?;
         let index = self.index(place, &unit)?;
         let is_c = is_c(&unit);

@@ -7,6 +7,7 @@
 pub mod debuginfod;
 mod demangle;
 mod dwarf;
+mod lines;
 mod locate;
 pub mod loops;
 pub mod shorten;
@@ -14,13 +15,11 @@ pub mod source;
 mod table;
 pub mod types;
 
-use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
-use addr2line::Loader;
-
 use demangle::demangle;
+use lines::Lines;
 pub use locate::{DebugInfo, DebugRoots, ElfFile, hex};
 use shorten::shorten;
 use table::SymbolTable;
@@ -92,10 +91,7 @@ pub enum SymbolProblem {
 
 /// A module whose symbols are loaded.
 pub struct ModuleSymbols {
-    dwarf: Option<Loader>,
-    /// The file with the debug information.
-    dwarf_path: Option<PathBuf>,
-    types: OnceCell<Option<ModuleTypes>>,
+    lines: Option<Lines>,
     tables: Vec<SymbolTable>,
     pub problem: Option<SymbolProblem>,
 }
@@ -114,18 +110,15 @@ impl ModuleSymbols {
         } else {
             separate.as_ref()
         };
-        let dwarf = dwarf_file
-            .and_then(|file| Loader::new_with_sup(&file.path, file.supplement(roots)).ok());
-        let dwarf_path = dwarf_file.map(|file| file.path.clone());
-        if dwarf.is_none() && problem.is_none() {
-            problem = Some(SymbolProblem::NoDebugInfo);
+        let lines =
+            dwarf_file.and_then(|file| Lines::open(file.path.clone(), file.supplement(roots)));
+        if lines.is_none() {
+            problem.get_or_insert(SymbolProblem::NoDebugInfo);
         }
         let tables = [separate, file].into_iter().flatten();
         let tables = tables.map(SymbolTable::new).collect();
         Self {
-            dwarf_path: dwarf_path.filter(|_| dwarf.is_some()),
-            dwarf,
-            types: OnceCell::new(),
+            lines,
             tables,
             problem,
         }
@@ -134,7 +127,8 @@ impl ModuleSymbols {
     /// The functions at an address of the file (its own, not the process's), innermost first.
     /// Empty if nothing is known.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
-        let mut frames = self.dwarf_frames(address);
+        let lines = self.lines.as_ref();
+        let mut frames = lines.map_or(Vec::new(), |lines| lines.frames(address));
         let physical_is_named = frames.last().is_some_and(|frame| frame.function.is_some());
         if physical_is_named {
             return frames;
@@ -179,39 +173,15 @@ impl ModuleSymbols {
         self.tables.iter().find_map(|table| table.data(address))
     }
 
-    /// The types; read on first use.
-    pub fn types(&self) -> Option<&ModuleTypes> {
-        let open = || ModuleTypes::open(self.dwarf_path.as_deref()?);
-        self.types.get_or_init(open).as_ref()
+    /// Frees the debug information until an address needs it again.
+    pub fn rest(&mut self) {
+        if let Some(lines) = &mut self.lines {
+            lines.rest();
+        }
     }
 
-    fn dwarf_frames(&self, address: u64) -> Vec<SourceFrame> {
-        let Some(dwarf) = &self.dwarf else {
-            return Vec::new();
-        };
-        let mut frames = Vec::new();
-        // Malformed debug information ends the walk; the frames found before are kept.
-        if let Ok(mut found) = dwarf.find_frames(address) {
-            while let Ok(Some(frame)) = found.next() {
-                let symbol = frame
-                    .function
-                    .as_ref()
-                    .and_then(|function| function.raw_name().ok());
-                let location = frame.location.as_ref();
-                frames.push(SourceFrame {
-                    function: symbol.map(|symbol| FunctionName::new(&symbol, None)),
-                    file: location.and_then(|location| location.file).map(tidy_path),
-                    line: location
-                        .and_then(|location| location.line)
-                        .filter(|line| *line > 0),
-                    inlined: true,
-                });
-            }
-        }
-        if let Some(physical) = frames.last_mut() {
-            physical.inlined = false;
-        }
-        frames
+    pub fn types(&self) -> Option<ModuleTypes<'_>> {
+        self.lines.as_ref()?.dwarf().map(ModuleTypes)
     }
 }
 

@@ -4,7 +4,6 @@
 //! Only the compilation unit of the address is read; costs and limits are those of `dwarf`. Circular
 //! references are given up after `MOST_STEPS`. A type without a name or a size is ignored.
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use addr2line::gimli::{DwTag, constants as dw};
@@ -66,13 +65,10 @@ pub struct CodePlace {
 }
 
 /// A module's types.
-pub struct ModuleTypes(ModuleDwarf);
+#[derive(Clone, Copy)]
+pub struct ModuleTypes<'d>(pub &'d ModuleDwarf);
 
-impl ModuleTypes {
-    pub fn open(path: &Path) -> Option<Self> {
-        ModuleDwarf::open(path).map(Self)
-    }
-
+impl ModuleTypes<'_> {
     /// The time of modification of the file with the debug information.
     pub fn modified(&self) -> Option<SystemTime> {
         self.0.modified()
@@ -518,10 +514,12 @@ fn qualified_name<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Option<String> 
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     use object::{Object, ObjectSection, ObjectSymbol};
+
+    use crate::symbols::lines::Lines;
 
     #[test]
     fn a_qualified_name_ends_at_a_scope() {
@@ -619,7 +617,8 @@ mod tests {
     fn the_types_of_c_expressions() {
         let directory = tempfile::tempdir().unwrap();
         let (program, address) = program(directory.path(), "make");
-        let types = ModuleTypes::open(&program).unwrap();
+        let dwarf = ModuleDwarf::open(&program).unwrap();
+        let types = ModuleTypes(&dwarf);
         for (expression, expected) in expressions() {
             let found = types.of_expression(place(address + 1), &expression);
             let found = found.as_ref().map(|found| (&*found.name, found.size_bytes));
@@ -639,7 +638,8 @@ mod tests {
             ("main", None),
         ] {
             let (program, address) = program(directory.path(), function);
-            let types = ModuleTypes::open(&program).unwrap();
+            let dwarf = ModuleDwarf::open(&program).unwrap();
+            let types = ModuleTypes(&dwarf);
             let found = types.of_result(address);
             let found = found.as_ref().map(|found| (&*found.name, found.size_bytes));
             assert_eq!(found, expected, "{function}");
@@ -668,9 +668,11 @@ mod tests {
             }
             let damaged = directory.path().join("damaged");
             fs::write(&damaged, &bytes).unwrap();
-            let Some(types) = ModuleTypes::open(&damaged) else {
+            let Some(lines) = Lines::open(damaged, None) else {
                 continue;
             };
+            lines.frames(address + 1);
+            let types = ModuleTypes(lines.dwarf().unwrap());
             for (expression, _) in expressions() {
                 types.of_expression(place(address + 1), &expression);
             }
