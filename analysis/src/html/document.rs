@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::called::{self, Table};
-use super::gathered::{self, Gathered};
+use super::gathered::Gathered;
 use super::tree::{self, Kept, Shown, Tree};
 use crate::advise::FindingText;
 use crate::reading::Analysis;
@@ -224,7 +224,7 @@ fn timeline_of(
         "pid": drawn.pid,
         "column_ns": drawn.column_ns,
         "column_events": drawn.column_events,
-        "group": gathered::group(drawn),
+        "group": drawn.columns_a_span(),
         "totals": drawn.totals,
         "sites": sites.collect::<Vec<_>>(),
         "others": drawn.other_sites,

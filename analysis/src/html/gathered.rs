@@ -20,8 +20,6 @@ pub struct Note {
     number: u64,
 }
 
-/// The timeline's columns are told apart by stack in up to this many groups.
-const SPANS: usize = 32;
 /// Threads told apart by stack; the others are one.
 const THREADS: usize = 64;
 
@@ -211,22 +209,16 @@ impl Gathered {
             .filter(|drawn| self.rows[row].image == drawn.image)
     }
 
-    /// What a row's stack allocates by group of columns; nothing if another image has the timeline.
+    /// What a row's stack allocates by span of columns; nothing if another image has the timeline.
     pub fn spans(&self, row: usize) -> impl Iterator<Item = Cell> {
         let drawn = self.drawn_of(row);
-        let group = drawn.map_or(1, group);
         let parts = drawn.map_or(&[][..], |drawn| drawn.made(row - self.first_drawn));
-        parts.iter().map(move |part| Cell {
-            part: part.column as usize / group,
+        parts.iter().map(|part| Cell {
+            part: part.span as usize,
             calls: part.calls,
             bytes: part.bytes,
         })
     }
-}
-
-/// Columns of a group.
-pub fn group(timeline: &Timeline) -> usize {
-    timeline.totals.len().div_ceil(SPANS).max(1)
 }
 
 impl Observer for Gathered {
@@ -313,7 +305,7 @@ impl Observer for Gathered {
             self.first_drawn = first;
         }
         let origins = image.sources.iter().zip(image.origins);
-        for ((source, sums), own) in origins.zip(self.own.drain(..)) {
+        for ((source, sums), own) in origins.zip(std::mem::take(&mut self.own)) {
             let stacks = image.events.stacks();
             let chain = image.resolver.chain(image.trace, stacks, source.stack);
             self.rows.push(Row {

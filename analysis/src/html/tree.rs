@@ -146,7 +146,7 @@ impl<'g> Tree<'g> {
     /// Below callers whose node is known, if nothing of the rest of the stack could hide frames.
     fn add_to_shared(&mut self, chain: &Chain) -> Option<usize> {
         let (mut inner, mut shared) = (Vec::with_capacity(16), None);
-        for (key, location) in chain.outward().zip(chain) {
+        for (key, location) in chain.stacks() {
             shared = self.shared.get(&key).copied();
             if shared.is_some() {
                 break;
@@ -183,7 +183,7 @@ impl<'g> Tree<'g> {
         let shown = without_start(&frames);
         let is_cut = |at: usize| at == shown.len() && shown.last().copied().is_some_and(is_first);
         let mut at = 0;
-        for (key, location) in chain.outward().zip(chain) {
+        for (key, location) in chain.stacks() {
             if is_cut(at) && location.first().is_some_and(|frame| !is_interpreter(frame)) {
                 self.shared.insert(key, (0, 0));
                 break;

@@ -71,10 +71,7 @@ pub struct Chain(Option<(Rc<Stacks>, u32)>);
 
 /// A stack among those of all images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StackKey {
-    stacks: u32,
-    number: u32,
-}
+pub struct StackKey(u64);
 
 impl Chain {
     pub fn is_empty(&self) -> bool {
@@ -83,12 +80,16 @@ impl Chain {
 
     /// The number of code addresses. Takes time by that number.
     pub fn depth(&self) -> usize {
-        self.iter().count()
+        self.outward().count()
     }
 
     /// The address at this depth, counted from the innermost. Takes time by the depth.
     pub fn get(&self, depth: usize) -> Option<&Location> {
-        self.iter().nth(depth)
+        let mut at = self.iter();
+        for _ in 0..depth {
+            at.step()?;
+        }
+        at.next()
     }
 
     #[inline]
@@ -100,11 +101,15 @@ impl Chain {
     pub fn outward(&self) -> impl Iterator<Item = StackKey> {
         let mut at = self.iter();
         std::iter::from_fn(move || {
-            let (stacks, number) = at.0?;
-            at.next()?;
-            let stacks = stacks.key;
-            Some(StackKey { stacks, number })
+            let key = at.key()?;
+            at.step().map(|_| key)
         })
+    }
+
+    /// The same with the innermost address of each.
+    pub fn stacks(&self) -> impl Iterator<Item = (StackKey, &Location)> {
+        let mut at = self.iter();
+        std::iter::from_fn(move || at.key().zip(at.next()))
     }
 }
 
@@ -156,7 +161,21 @@ impl FromIterator<Location> for Chain {
 /// Iterates outward.
 pub struct Locations<'a>(Option<(&'a Stacks, u32)>);
 
-impl Locations<'_> {
+impl<'a> Locations<'a> {
+    #[inline]
+    fn key(&self) -> Option<StackKey> {
+        let (stacks, number) = self.0?;
+        Some(StackKey(u64::from(stacks.key) << 32 | u64::from(number)))
+    }
+
+    #[inline]
+    fn step(&mut self) -> Option<(&'a Stacks, Link)> {
+        let (stacks, number) = self.0?;
+        let link = *stacks.links.get(number)?;
+        self.0 = Some((stacks, link.callers));
+        Some((stacks, link))
+    }
+
     /// Whether both go on alike because they are in the same stack.
     fn is_at(&self, other: &Self) -> bool {
         matches!((self.0, other.0), (Some((a, x)), Some((b, y))) if x == y && std::ptr::eq(a, b))
@@ -168,9 +187,7 @@ impl<'a> Iterator for Locations<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a Location> {
-        let (stacks, number) = self.0?;
-        let link = stacks.links.get(number)?;
-        self.0 = Some((stacks, link.callers));
+        let (stacks, link) = self.step()?;
         stacks.locations.get(link.location.get() - 1)
     }
 }

@@ -63,11 +63,12 @@ pub struct Source {
 }
 
 impl Analysis {
-    /// Reads one file to its end; `progress` is called for each event.
+    /// Reads one file to its end, the last of all or not; `progress` is called for each event.
     pub(super) fn add<O: Observer>(
         &mut self,
         trace: &Trace,
         observer: &mut O,
+        is_last: bool,
         progress: impl FnMut(),
     ) {
         let mut events = trace.events();
@@ -82,6 +83,12 @@ impl Analysis {
             mut last_time,
             lost_definitions,
         } = self.walk(trace, &mut events, observer, log.as_mut(), progress);
+        if O::LOOKS_AGAIN {
+            self.resolver.all_chains(trace, events.stacks());
+            if is_last {
+                self.resolver.rest();
+            }
+        }
         self.attribute(trace, &events, &mut sources, heap.origins());
         let mut damage = events.damage().to_vec();
         if let Some(counted) = trace.counters() {

@@ -4,8 +4,9 @@
 //! A block is named by a slot: the one that became free last, as the blocks of a stack. The log and its replay number
 //! the slots alike, so the log does not have the slots of new blocks.
 //!
-//! Invariant: the words of all logs ≤ `MOST_WORDS`, that is 128 MiB; a log that would have more is empty, and the file
-//! is read again. A realloc takes up to three words.
+//! Invariant: the words of all logs ≤ `MOST_WORDS`, that is 96 MiB; a log that would have more is empty, and the file
+//! is read again. A realloc takes up to three words. A word takes 6 bytes, and one with a large number 22, which counts
+//! as four words.
 
 use larder_trace::{Action, Event, Events, FreeCall, StackId};
 
@@ -15,10 +16,11 @@ use super::observe::{End, Made, Moment, Observer};
 /// In tests, so few that many traces exceed it.
 const MOST_WORDS: usize = if cfg!(test) { 1 << 8 } else { 1 << 24 };
 
-// A word: the tag in the upper three bits, a number of 29 bits, and one of 32 bits.
-const TAG_SHIFT: u32 = 61;
-const UPPER_SHIFT: u32 = 32;
+// A word of 48 bits: the tag in the upper three, a number of 22 bits, and one of 23 bits.
+const TAG_SHIFT: u32 = 45;
+const UPPER_SHIFT: u32 = 23;
 const MOST_UPPER: u32 = (1 << (TAG_SHIFT - UPPER_SHIFT)) - 1;
+const MOST_LOWER: u64 = (1 << UPPER_SHIFT) - 1;
 
 /// The following calls are this thread's.
 const THREAD: u64 = 0;
@@ -34,20 +36,22 @@ const ENDED: u64 = 4;
 const ALLOC: u64 = 5;
 /// `CALL` and `ENDED` in one, by a free.
 const FREE: u64 = 6;
+/// The upper number is the tag, and its numbers are the next ones in `wide`.
+const WIDE: u64 = 7;
 
 const FREED: u32 = 0;
 const REPLACED: u32 = 1;
 const RESIZED: u32 = 2;
 const RESIZED_TO_ZERO: u32 = 3;
 
-/// The size is the next one in `large`.
-const LARGE: u32 = u32::MAX;
-
 #[derive(Default)]
 pub struct Log {
-    words: Vec<u64>,
+    /// The words, in two parts. Not in chunks, which malloc would not return to the system: rendering a page after
+    /// the replay takes as much memory.
+    low: Vec<u32>,
+    high: Vec<u16>,
     most_words: usize,
-    large: Vec<u64>,
+    wide: Vec<(u32, u64)>,
     /// By origin.
     stacks: Vec<StackId>,
     thread: Option<u32>,
@@ -74,8 +78,8 @@ impl Slots {
     }
 }
 
-fn word(tag: u64, upper: u32, lower: u32) -> u64 {
-    tag << TAG_SHIFT | u64::from(upper) << UPPER_SHIFT | u64::from(lower)
+fn word(tag: u64, upper: u32, lower: u64) -> u64 {
+    tag << TAG_SHIFT | u64::from(upper) << UPPER_SHIFT | lower
 }
 
 fn tag(word: u64) -> u64 {
@@ -89,20 +93,35 @@ fn upper(word: u64) -> u32 {
 impl Log {
     /// The log of one more image.
     pub fn beside<'a>(others: impl Iterator<Item = &'a Log>) -> Self {
-        let used: usize = others.map(|log| log.words.len()).sum();
+        let used: usize = others.map(Log::words).sum();
         Self {
             most_words: MOST_WORDS.saturating_sub(used),
             ..Self::default()
         }
     }
 
+    fn words(&self) -> usize {
+        self.low.len() + self.wide.len() * 3
+    }
+
     #[inline(always)]
-    fn push(&mut self, tag: u64, upper: u32, lower: u32) {
-        if self.words.len() >= self.most_words || upper > MOST_UPPER {
+    fn push(&mut self, tag: u64, upper: u32, lower: u64) {
+        if upper > MOST_UPPER || lower > MOST_LOWER {
+            self.push_wide(tag, upper, lower);
+        } else if self.low.len() >= self.most_words {
             self.drop_all();
-            return;
+        } else {
+            let word = word(tag, upper, lower);
+            self.low.push(word as u32);
+            self.high.push((word >> 32) as u16);
         }
-        self.words.push(word(tag, upper, lower));
+    }
+
+    #[cold]
+    fn push_wide(&mut self, tag: u64, upper: u32, lower: u64) {
+        self.wide.push((upper, lower));
+        self.most_words = self.most_words.saturating_sub(3);
+        self.push(WIDE, tag as u32, 0);
     }
 
     #[cold]
@@ -137,7 +156,7 @@ impl Log {
         self.push_call();
         if self.thread != Some(event.thread) {
             self.thread = Some(event.thread);
-            self.push(THREAD, 0, event.thread);
+            self.push(THREAD, 0, event.thread.into());
         }
         match call {
             Some(_) => self.call = call,
@@ -156,12 +175,8 @@ impl Log {
             self.stacks.resize(place + 1, StackId::UNKNOWN);
         }
         self.stacks[place] = stack;
-        let lower = u32::try_from(size).unwrap_or(LARGE);
-        if lower == LARGE {
-            self.large.push(size);
-        }
         let tag = self.call.take().map_or(MADE, |_| ALLOC);
-        self.push(tag, place as u32, lower);
+        self.push(tag, place as u32, size);
         self.slots.take()
     }
 
@@ -178,12 +193,28 @@ impl Log {
             End::Reallocated(_) => RESIZED,
         };
         match self.call.take_if(|_| code == FREED) {
-            Some(stack) => self.push(FREE, stack.0, slot),
+            Some(stack) => self.push(FREE, stack.0, slot.into()),
             None => {
                 self.push_call();
-                self.push(ENDED, code, slot);
+                self.push(ENDED, code, slot.into());
             }
         }
+    }
+
+    /// Each word's tag and numbers.
+    #[inline(always)]
+    fn unpacked(&self) -> impl Iterator<Item = (u64, u32, u64)> {
+        let mut wide = self.wide.iter().copied();
+        self.low.iter().zip(&self.high).map(move |(low, high)| {
+            let word = u64::from(*high) << 32 | u64::from(*low);
+            match tag(word) {
+                WIDE => {
+                    let (wide_upper, wide_lower) = wide.next().unwrap_or_default();
+                    (upper(word).into(), wide_upper, wide_lower)
+                }
+                tag => (tag, upper(word), word & MOST_LOWER),
+            }
+        })
     }
 
     /// To be called at the end, with the slots of the live blocks.
@@ -228,19 +259,13 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
 
     /// Calls `progress` for each call.
     pub fn run(&mut self, mut progress: impl FnMut()) {
-        let mut large = self.log.large.iter().copied();
         let mut stack = StackId::UNKNOWN;
-        let mut size = |lower| match lower {
-            LARGE => large.next().unwrap_or(0),
-            _ => u64::from(lower),
-        };
-        for word in &self.log.words {
-            let (tag, upper, lower) = (tag(*word), upper(*word), *word as u32);
+        for (tag, upper, lower) in self.log.unpacked() {
             match tag {
-                THREAD => self.thread = lower,
+                THREAD => self.thread = lower as u32,
                 OTHER => self.call(Action::Sample { cpu_ns: 0, stack }),
-                MADE => self.made(stack, upper, size(lower)),
-                ENDED => self.ended(stack, lower, upper),
+                MADE => self.made(stack, upper, lower),
+                ENDED => self.ended(stack, lower as u32, upper),
                 _ => {
                     stack = match tag {
                         ALLOC => self.log.stacks[upper as usize],
@@ -254,8 +279,8 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
                         stack,
                     });
                     match tag {
-                        ALLOC => self.made(stack, upper, size(lower)),
-                        FREE => self.ended(stack, lower, FREED),
+                        ALLOC => self.made(stack, upper, lower),
+                        FREE => self.ended(stack, lower as u32, FREED),
                         _ => {}
                     }
                     progress();
@@ -328,5 +353,43 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
             }
         };
         self.observer.ended(self.moment(stack), 0, &block, how);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_size_come_back_in_order() {
+        let mut log = Log::beside(std::iter::empty());
+        let words = [
+            (ALLOC, 0, 0),
+            (ALLOC, MOST_UPPER, MOST_LOWER),
+            (ALLOC, MOST_UPPER + 1, 5),
+            (MADE, 5, MOST_LOWER + 1),
+            (FREE, u32::MAX, u64::MAX),
+            (THREAD, 0, u32::MAX.into()),
+            (OTHER, 0, 0),
+        ];
+        for (tag, upper, lower) in words {
+            log.push(tag, upper, lower);
+        }
+        assert_eq!(log.unpacked().collect::<Vec<_>>(), words);
+        assert_eq!(log.words(), words.len() + 4 * 3);
+    }
+
+    #[test]
+    fn a_log_with_too_many_words_is_empty() {
+        for (lower, most) in [(1, MOST_WORDS), (u64::MAX, MOST_WORDS / 4)] {
+            let mut log = Log::beside(std::iter::empty());
+            for _ in 0..most {
+                log.push(MADE, 0, lower);
+            }
+            assert!(!log.is_full());
+            assert!(Log::beside([&log].into_iter()).most_words == 0);
+            log.push(MADE, 0, lower);
+            assert!(log.is_full() && log.words() == 0);
+        }
     }
 }

@@ -126,8 +126,8 @@ impl Analysis {
             bar,
         };
         let bar = analysis.progress("reading", &traces);
-        for trace in &traces {
-            analysis.add(trace, observer, bar.each());
+        for (read, trace) in traces.iter().enumerate() {
+            analysis.add(trace, observer, read + 1 == traces.len(), bar.each());
         }
         bar.finish();
         analysis.resolver.rest();

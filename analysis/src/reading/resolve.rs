@@ -255,18 +255,33 @@ impl Resolver {
             new.push((at, frame));
             at = stacks.parent(at);
         }
-        while let Some((at, id)) = new.pop() {
-            if !self.stacks.has_location(id.0) {
-                let frame = stacks.frame(id);
-                let module = frame.and_then(|frame| trace.module(frame.module?));
-                let address = frame.map_or(0, Frame::lookup_address);
-                let location = self.frames(trace, module, address);
-                self.stacks.locate(id.0, location);
-            }
-            self.stacks.call(at.0, id.0, stacks.parent(at).0);
+        while let Some((at, frame)) = new.pop() {
+            self.call(trace, stacks, at, frame);
         }
         self.unresolved = new;
         self.stacks.chain(stack.0)
+    }
+
+    /// Resolves all stacks of the image, for an observer that will ask for nearly all of them.
+    pub fn all_chains(&mut self, trace: &Trace, stacks: &StackTable) {
+        // A caller's stack comes before its callees'.
+        for stack in stacks.all() {
+            if let Some(frame) = stacks.frame_ids(stack).next() {
+                self.call(trace, stacks, stack, frame);
+            }
+        }
+    }
+
+    fn call(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId, id: FrameId) {
+        if !self.stacks.has_location(id.0) {
+            let frame = stacks.frame(id);
+            let module = frame.and_then(|frame| trace.module(frame.module?));
+            let address = frame.map_or(0, Frame::lookup_address);
+            let location = self.frames(trace, module, address);
+            self.stacks.locate(id.0, location);
+        }
+        let callers = stacks.parent(stack);
+        self.stacks.call(stack.0, id.0, callers.0);
     }
 
     /// The functions at an address, innermost first; at least one. The trace's own names take

@@ -4,8 +4,8 @@
 //! doubles. A column shows the moment with the most live bytes in it, so the origins' shares add up to
 //! that, and the peak's column shows the peak exactly.
 //!
-//! Memory: 40 bytes for each column in which an origin changed, up to `COLUMNS` an origin. Time:
-//! constant a change; each doubling, of up to 64, passes over all columns.
+//! Memory: 40 bytes an origin, and 40 for each column in which it changed, up to `COLUMNS`. Time: constant a
+//! change; each doubling, of up to 64, passes over all columns.
 
 use larder_base::order;
 use larder_trace::{Event, Events, Trace};
@@ -17,6 +17,8 @@ use super::sites::{SiteId, SiteStack, SiteTable};
 
 /// The largest number of columns; even, because pairs are merged.
 pub const COLUMNS: usize = 512;
+/// The columns in which an origin allocates are told apart in up to this many groups.
+const SPANS: usize = 32;
 
 /// Live bytes of a process image.
 pub struct Timeline {
@@ -36,22 +38,31 @@ pub struct Timeline {
     pub table: SiteTable,
     /// Sites that are not in `sites`.
     pub other_sites: usize,
-    /// What each origin allocated by column, in the order of the origins; see `made`.
+    /// What each origin allocated by span, in the order of the origins; see `made`.
     parts: Vec<MadePart>,
     /// By origin: the end of its parts.
     ends: Vec<usize>,
 }
 
-/// The allocations of an origin in one column.
+fn columns_a_span(columns: usize) -> usize {
+    columns.div_ceil(SPANS).max(1)
+}
+
+/// The allocations of an origin in one span of columns.
 #[derive(Clone, Copy, Debug)]
 pub struct MadePart {
-    pub column: u32,
+    pub span: u32,
     pub calls: u64,
     pub bytes: u64,
 }
 
 impl Timeline {
-    /// The columns in which an origin allocated.
+    /// Columns of a span: of each of the up to `SPANS` parts of the run.
+    pub fn columns_a_span(&self) -> usize {
+        columns_a_span(self.totals.len())
+    }
+
+    /// The spans in which an origin allocated.
     pub fn made(&self, origin: usize) -> &[MadePart] {
         let end = |origin: usize| self.ends.get(origin).copied();
         let begin = origin.checked_sub(1).map_or(Some(0), end);
@@ -140,7 +151,7 @@ impl Observer for TimelineObserver {
 /// An origin's share of one column in which it changed.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    column: usize,
+    origin: u32,
     /// At the moment that the column shows.
     shown: u64,
     /// At the column's end.
@@ -152,18 +163,17 @@ struct Part {
 
 /// An origin while it is recorded. `shown`, `changed_at`, `calls` and `bytes` are of the open column, if the
 /// origin changed in it: if `changed_at` > `Recording::opened_at`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Track {
     live: u64,
     shown: u64,
     changed_at: u64,
     calls: u64,
     bytes: u64,
-    parts: Vec<Part>,
 }
 
-/// Invariants: `totals` are of all columns before `open`; `live` = sum of `tracks[*].live`; of every
-/// column, `totals` = sum over the tracks of what they show in it; `opened_at` <= `shown_at` <= `now`.
+/// Invariants: `totals` and `columns` are of all columns before `open`; `live` = sum of `tracks[*].live`; of
+/// every column, `totals` = sum over the tracks of what they show in it; `opened_at` <= `shown_at` <= `now`.
 struct Recording {
     start: u64,
     width: u64,
@@ -172,6 +182,7 @@ struct Recording {
     until: u64,
     opened_at: u64,
     totals: Vec<u64>,
+    columns: Vec<Vec<Part>>,
     live: u64,
     /// The highest live bytes in the open column, and the change after which they were reached.
     most: u64,
@@ -192,6 +203,7 @@ impl Recording {
             until: 0,
             opened_at: 0,
             totals: Vec::new(),
+            columns: Vec::new(),
             live: 0,
             most: 0,
             shown_at: 0,
@@ -268,19 +280,21 @@ impl Recording {
 
     /// Closes the open column and the unchanged ones up to this one, and opens this one.
     fn close_to(&mut self, column: usize) {
-        for origin in self.changed.drain(..) {
+        let parts = self.changed.drain(..).map(|origin| {
             let track = &mut self.tracks[origin];
             if track.changed_at <= self.shown_at {
                 track.shown = track.live;
             }
-            track.parts.push(Part {
-                column: self.open,
+            Part {
+                origin: origin as u32,
                 shown: track.shown,
                 end: track.live,
                 calls: track.calls,
                 bytes: track.bytes,
-            });
-        }
+            }
+        });
+        self.columns.push(parts.collect());
+        self.columns.resize(column, Vec::new());
         self.totals.push(self.most);
         self.totals.resize(column, self.live);
         self.open = column;
@@ -290,42 +304,48 @@ impl Recording {
 
     /// Merges pairs of columns; each shows the moment of the higher one.
     fn merge(&mut self) {
-        let first_shown: Vec<bool> = self
-            .totals
-            .chunks(2)
-            .map(|pair| pair.first() >= pair.last())
-            .collect();
-        for track in &mut self.tracks {
-            let (mut from, mut to, mut before) = (0, 0, 0);
-            let parts = &mut track.parts;
-            while let Some(part) = parts.get(from).copied() {
-                let column = part.column / 2;
-                let first = (part.column % 2 == 0).then_some(part);
-                let second = match first {
-                    Some(_) => parts.get(from + 1).copied(),
-                    None => Some(part),
-                };
-                let second = second.filter(|part| part.column == 2 * column + 1);
-                let middle = first.map_or(before, |part| part.end);
-                let end = second.map_or(middle, |part| part.end);
-                let shown = match first_shown.get(column) {
-                    Some(true) => first.map_or(before, |part| part.shown),
-                    _ => second.map_or(middle, |part| part.shown),
-                };
-                let both = || first.into_iter().chain(second);
-                parts[to] = Part {
-                    column,
-                    shown,
-                    end,
-                    calls: both().map(|part| part.calls).fold(0, u64::saturating_add),
-                    bytes: both().map(|part| part.bytes).fold(0, u64::saturating_add),
-                };
-                (from, to, before) = (from + both().count(), to + 1, end);
+        let mut columns = std::mem::take(&mut self.columns).into_iter();
+        // By origin: its live bytes before the pair, and its place in the first column.
+        let mut before = vec![0; self.tracks.len()];
+        let mut places = vec![0; self.tracks.len()];
+        for pair in self.totals.chunks(2) {
+            let shows_first = pair.first() >= pair.last();
+            let mut parts = columns.next().unwrap_or_default();
+            let second = columns.next().unwrap_or_default();
+            parts.reserve_exact(second.len());
+            for (place, part) in parts.iter_mut().enumerate() {
+                places[part.origin as usize] = place;
+                if !shows_first {
+                    part.shown = part.end;
+                }
             }
-            parts.truncate(to);
-            if parts.capacity() > 4 * to {
-                parts.shrink_to(2 * to);
+            for part in second {
+                let origin = part.origin as usize;
+                let first = parts.get_mut(places[origin]);
+                match first.filter(|first| first.origin == part.origin) {
+                    Some(first) => {
+                        if !shows_first {
+                            first.shown = part.shown;
+                        }
+                        first.end = part.end;
+                        first.calls = first.calls.saturating_add(part.calls);
+                        first.bytes = first.bytes.saturating_add(part.bytes);
+                    }
+                    None => parts.push(Part {
+                        shown: if shows_first {
+                            before[origin]
+                        } else {
+                            part.shown
+                        },
+                        ..part
+                    }),
+                }
             }
+            for part in &parts {
+                before[part.origin as usize] = part.end;
+            }
+            parts.shrink_to_fit();
+            self.columns.push(parts);
         }
         let higher = |pair: &[u64]| pair.iter().copied().max().unwrap_or(0);
         self.totals = self.totals.chunks(2).map(higher).collect();
@@ -337,15 +357,15 @@ impl Recording {
         let mut table = SiteTable::default();
         let mut by_site: FxHashMap<SiteId, (u64, Vec<usize>)> = FxHashMap::default();
         self.tracks.resize(image.sources.len(), Track::default());
-        for (origin, source) in image.sources.iter().enumerate() {
-            let most = self.tracks[origin]
-                .parts
-                .iter()
-                .map(|part| part.shown)
-                .max();
-            let Some(most) = most.filter(|most| *most > 0) else {
+        let mut most = vec![0; self.tracks.len()];
+        for part in self.columns.iter().flatten() {
+            let most = &mut most[part.origin as usize];
+            *most = part.shown.max(*most);
+        }
+        for (origin, (source, most)) in image.sources.iter().zip(most).enumerate() {
+            if most == 0 {
                 continue;
-            };
+            }
             let stack = SiteStack {
                 chain: image.chain(source.stack),
                 site: source.site,
@@ -360,20 +380,12 @@ impl Recording {
         });
         let other_sites = ranked.len().saturating_sub(shown);
         ranked.truncate(shown);
-        let sites = ranked
-            .into_iter()
-            .map(|(id, (_, origins))| (id, origins[0], self.columns(&origins)))
+        let lines = self.lines(ranked.iter().map(|(_, (_, origins))| &**origins));
+        let sites = ranked.iter().zip(lines);
+        let sites = sites
+            .map(|((id, (_, origins)), line)| (*id, origins[0], line))
             .collect();
-        let (mut parts, mut ends) = (Vec::new(), Vec::with_capacity(self.tracks.len()));
-        for track in self.tracks {
-            let made = track.parts.iter().filter(|part| part.calls > 0);
-            parts.extend(made.map(|part| MadePart {
-                column: part.column as u32,
-                calls: part.calls,
-                bytes: part.bytes,
-            }));
-            ends.push(parts.len());
-        }
+        let (parts, ends) = made_parts(&self.columns, self.tracks.len());
         Timeline {
             pid: image.trace.process().pid,
             image: 0,
@@ -392,26 +404,78 @@ impl Recording {
         }
     }
 
-    /// The values of some origins in all columns.
-    fn columns(&self, origins: &[usize]) -> Vec<u64> {
-        let mut columns = vec![0u64; self.totals.len()];
-        for origin in origins {
-            let (mut live, mut from) = (0u64, 0);
-            let hold = |columns: &mut [u64], bytes| {
-                if bytes > 0 {
-                    let held = columns.iter_mut();
-                    held.for_each(|column| *column = column.saturating_add(bytes));
-                }
-            };
-            for part in &self.tracks[*origin].parts {
-                hold(&mut columns[from..part.column], live);
-                hold(&mut columns[part.column..=part.column], part.shown);
-                (live, from) = (part.end, part.column + 1);
-            }
-            hold(&mut columns[from..], live);
+    /// What groups of origins have in each column.
+    fn lines<'o>(&self, groups: impl Iterator<Item = &'o [usize]>) -> Vec<Vec<u64>> {
+        let mut lines = Vec::new();
+        let mut line_of = vec![None; self.tracks.len()];
+        for (line, origins) in groups.enumerate() {
+            lines.push(vec![0; self.totals.len()]);
+            origins
+                .iter()
+                .for_each(|origin| line_of[*origin] = Some(line));
         }
-        columns
+        // By origin and by line: the live bytes at the end of the columns so far.
+        let mut origins = vec![0u64; self.tracks.len()];
+        let mut held = vec![0u128; lines.len()];
+        for (column, parts) in self.columns.iter().enumerate() {
+            let mut shown = held.clone();
+            for part in parts {
+                let before = std::mem::replace(&mut origins[part.origin as usize], part.end);
+                if let Some(line) = line_of[part.origin as usize] {
+                    let change =
+                        |sum: &mut u128, to| *sum = *sum + u128::from(to) - u128::from(before);
+                    change(&mut shown[line], part.shown);
+                    change(&mut held[line], part.end);
+                }
+            }
+            for (line, bytes) in lines.iter_mut().zip(shown) {
+                line[column] = u64::try_from(bytes).unwrap_or(u64::MAX);
+            }
+        }
+        lines
     }
+}
+
+/// What each origin allocated by span, and where its parts end.
+fn made_parts(columns: &[Vec<Part>], origins: usize) -> (Vec<MadePart>, Vec<usize>) {
+    let columns_a_span = columns_a_span(columns.len());
+    let made = || {
+        let spans = columns.chunks(columns_a_span).zip(0u32..);
+        let parts = spans.flat_map(|(columns, span)| {
+            let parts = columns.iter().flatten();
+            parts.map(move |part| (span, part))
+        });
+        parts.filter(|(_, part)| part.calls > 0)
+    };
+    // The first span after that of the origin's last part.
+    let (mut next, mut ends) = (vec![0; origins], vec![0; origins]);
+    for (span, part) in made() {
+        let origin = part.origin as usize;
+        ends[origin] += usize::from(next[origin] <= span);
+        next[origin] = span + 1;
+    }
+    let mut end = 0;
+    for count in &mut ends {
+        // Its begin for now; it becomes the end as the parts are stored.
+        end += std::mem::replace(count, end);
+    }
+    let none = MadePart {
+        span: u32::MAX,
+        calls: 0,
+        bytes: 0,
+    };
+    let mut parts = vec![none; end];
+    next.fill(0);
+    for (span, part) in made() {
+        let origin = part.origin as usize;
+        ends[origin] += usize::from(next[origin] <= span);
+        next[origin] = span + 1;
+        let sum = &mut parts[ends[origin] - 1];
+        sum.span = span;
+        sum.calls = sum.calls.saturating_add(part.calls);
+        sum.bytes = sum.bytes.saturating_add(part.bytes);
+    }
+    (parts, ends)
 }
 
 #[cfg(test)]
@@ -461,9 +525,8 @@ mod tests {
         let recording = record(steps);
         let expected = expected(steps, recording.width, recording.totals.len());
         let origins = recording.tracks.len();
-        let found: Vec<Vec<u64>> = (0..origins)
-            .map(|origin| recording.columns(&[origin]))
-            .collect();
+        let each: Vec<[usize; 1]> = (0..origins).map(|origin| [origin]).collect();
+        let found = recording.lines(each.iter().map(|origin| &origin[..]));
         for (index, column) in expected.iter().enumerate() {
             let found: Vec<u64> = found.iter().map(|columns| columns[index]).collect();
             assert_eq!(&found, column, "column {index}");
@@ -473,14 +536,23 @@ mod tests {
                 "column {index}"
             );
         }
-        for (origin, track) in recording.tracks.iter().enumerate() {
-            for part in &track.parts {
+        let all: Vec<usize> = (0..origins).collect();
+        assert_eq!(recording.lines([&*all].into_iter()), [&*recording.totals]);
+        let (parts, ends) = made_parts(&recording.columns, origins);
+        let columns_a_span = columns_a_span(recording.columns.len()) as u64;
+        let mut begin = 0;
+        for (origin, end) in ends.into_iter().enumerate() {
+            let parts = &parts[std::mem::replace(&mut begin, end)..end];
+            assert!(parts.is_sorted_by_key(|part| part.span));
+            for span in 0..SPANS as u32 {
                 let made = steps.iter().filter(|(time, of, bytes)| {
                     let column = (time - 1000) / recording.width;
-                    (*of, column) == (origin, part.column as u64) && *bytes >= 0
+                    (*of, column / columns_a_span) == (origin, u64::from(span)) && *bytes >= 0
                 });
                 let sums = made.fold((0, 0), |(calls, sum), (.., bytes)| (calls + 1, sum + bytes));
-                assert_eq!((part.calls, part.bytes as i64), sums);
+                let part = parts.iter().find(|part| part.span == span);
+                let found = part.map_or((0, 0), |part| (part.calls, part.bytes as i64));
+                assert_eq!(found, sums, "origin {origin}, span {span}");
             }
         }
         recording
