@@ -16,6 +16,7 @@ pub type Location = Rc<[ChainFrame]>;
 /// The resolved stacks of an image by number, and their code addresses by a number of their own. A stack
 /// that is not set is empty. Each is set once.
 pub struct Stacks {
+    /// Another one for each, so that a `StackKey` is of one image.
     key: u32,
     links: Numbered<Link>,
     locations: Numbered<Location>,
@@ -49,6 +50,7 @@ impl Stacks {
         self.locations.get(number).is_some()
     }
 
+    /// Sets the address of this number.
     pub fn locate(&self, number: u32, location: Location) {
         self.locations.set(number, location);
     }
@@ -60,6 +62,7 @@ impl Stacks {
         }
     }
 
+    /// The stack of this number.
     pub fn chain(self: &Rc<Self>, number: u32) -> Chain {
         Chain(self.has_stack(number).then(|| (self.clone(), number)))
     }

@@ -63,7 +63,7 @@ pub struct Source {
 }
 
 impl Analysis {
-    /// Reads one file to its end, the last of all or not; `progress` is called for each event.
+    /// Reads one file to its end; `progress` is called for each event. `is_last`: no other is read after it.
     pub(super) fn add<O: Observer>(
         &mut self,
         trace: &Trace,

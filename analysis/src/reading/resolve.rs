@@ -237,7 +237,7 @@ impl Resolver {
         self.stacks = Stacks::new();
     }
 
-    /// Frees what few addresses need after all traces are read: the debug information, and the code that was read for
+    /// Frees what few addresses need once all stacks are named: the debug information, and the code that was read for
     /// loops. It is read again when needed.
     pub fn rest(&mut self) {
         self.functions = FxHashMap::default();

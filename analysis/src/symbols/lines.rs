@@ -99,7 +99,9 @@ impl<'d> ByPlace<'d> {
     /// `None`: the whole file is needed.
     fn frames(&self, address: u64) -> Option<Vec<SourceFrame>> {
         let Some(place) = self.file.place(address) else {
-            return Some(Vec::new());
+            // Empty too if it is packed and too large for `dwarf`.
+            let is_read = !self.file.dwarf().debug_info.reader().is_empty();
+            return is_read.then(Vec::new);
         };
         let mut units = self.units.borrow_mut();
         let unit = units.entry(place).or_insert_with(|| self.alone(place));
