@@ -201,10 +201,9 @@ fn instructions_of_larder_lie_between_the_floor_and_glibc() {
         first(&data, "glibc", "instructions"),
     );
     assert!(floor >= 4.0 && floor < larder && larder < glibc, "{data}");
-    assert!(
-        first(&data, "larder, static", "instructions") <= larder,
-        "{data}"
-    );
+    // What a process does beside its pairs may fall into one of the runs: tens of instructions of a thousand pairs.
+    let linked = first(&data, "larder, static", "instructions");
+    assert!(linked < larder + 0.5, "{data}");
 }
 
 #[test]
