@@ -165,9 +165,13 @@ inline constexpr uint64_t kStaleDecays = 4;
 // in use and at least kEarlyMinBytes free, and from one that has kGrowthBytes and one part in
 // kGrowthPart more than it has ever had in use. It may fault in again, a system page at a time. So
 // it is kEarlyBytesPerMs at most, about 3 % of the time; and at rest the peak once, where there
-// were never more than kEarlyMaxThreads heaps. "Small processes", "Memory for another use".
+// were never more than kEarlyMaxThreads heaps. When the last thread but one ends, less is worth it,
+// kAfterThreadsMinBytes, and of the peak kAfterThreadsGrant are allowed once. "Small processes",
+// "Memory for another use".
 inline constexpr size_t kEarlyMinBytes = size_t{8} << 20, kNearlyEmptyBytes = size_t{2} << 20;
 inline constexpr int64_t kEarlyMaxThreads = 2;
+inline constexpr size_t kAfterThreadsMinBytes = size_t{2} << 20;
+inline constexpr size_t kAfterThreadsGrant = size_t{32} << 20;
 inline constexpr size_t kGrowthBytes = size_t{1} << 20, kGrowthPart = 16;
 inline constexpr size_t kEarlyBytesPerMs = 64 << 10;
 // Near a limit, a purge runs as soon as it frees kPressedBytes or kPressedTickMs have passed, down

@@ -68,12 +68,18 @@ size_t most_in_use() {
   return most;
 }
 
-LARDER_SLOW bool may_purge_early(uint64_t now, size_t bytes, bool grant) {
+// Beside what time allows, the first `grant` bytes of the peak are allowed once.
+LARDER_SLOW bool may_purge_early(uint64_t now, size_t bytes, size_t grant) {
   if (option(Option::kEarlyPurge) == 0) return false;
   size_t most = most_in_use();
   if (bytes > most) bytes = most;
+  if (grant > most) grant = most;
   size_t allowed = early.allowed.load(std::memory_order_relaxed);
-  if (grant) allowed += most - early.granted.exchange(most, std::memory_order_relaxed);
+  size_t granted = early.granted.load(std::memory_order_relaxed);
+  if (grant > granted) {
+    early.granted.store(grant, std::memory_order_relaxed);
+    allowed += grant - granted;
+  }
   allowed += (now - early.last_ms.exchange(now, std::memory_order_relaxed)) * kEarlyBytesPerMs;
   if (allowed > most) allowed = most;
   bool may = allowed >= bytes;
@@ -82,15 +88,20 @@ LARDER_SLOW bool may_purge_early(uint64_t now, size_t bytes, bool grant) {
 }
 
 // A process that uses hardly anything may not call again, so its free memory does not wait for the
-// decay. Threads come in waves that reuse it, so a process of several threads is granted nothing.
-void purge_at_rest(uint64_t now) {
+// decay.
+bool may_purge_at_rest(uint64_t now, size_t at_least, size_t grant) {
   auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
-  if (in_use_bytes() > kNearlyEmptyBytes + cached) return;
+  if (in_use_bytes() > kNearlyEmptyBytes + cached) return false;
   size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
-  bool grant = stats::get(stats::kHeaps) <= kEarlyMaxThreads;
-  if (unused < kEarlyMinBytes || !may_purge_early(now, unused, grant)) return;
-  purge_all();
+  if (unused < at_least || !may_purge_early(now, unused, grant)) return false;
   early.count.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+// Threads come in waves that reuse it, so while there are several they are granted nothing.
+void purge_at_rest(uint64_t now) {
+  size_t grant = stats::get(stats::kHeaps) <= kEarlyMaxThreads ? SIZE_MAX : 0;
+  if (may_purge_at_rest(now, kEarlyMinBytes, grant)) purge_all();
 }
 
 constinit std::atomic<uint64_t> next_pressed_ms{0};  // relaxed, as next_tick_ms
@@ -181,10 +192,15 @@ void purge_for_growth() {
   if (likely(held < most + most / kGrowthPart + kGrowthBytes) || release_rate() == 0) return;
   uint64_t now = os::now_ms();
   if (now == early.refused_ms.load(std::memory_order_relaxed)) return;
-  if (may_purge_early(now, held - most, false))
+  if (may_purge_early(now, held - most, 0))
     purge_bytes(held - most, now);
   else
     early.refused_ms.store(now, std::memory_order_relaxed);
+}
+
+bool may_purge_after_threads() {
+  return release_rate() != 0 &&
+         may_purge_at_rest(os::now_ms(), kAfterThreadsMinBytes, kAfterThreadsGrant);
 }
 
 unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }

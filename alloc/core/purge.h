@@ -2,12 +2,13 @@
 // first.
 //
 // Threads purge when they pass through the page heap or free a large object. A process that has
-// freed nearly everything, or that grows beyond the most that it has had in use, does not wait, by
-// kEarlyBytesPerMs (LARDER_EARLY_PURGE). Any other process keeps its memory while it sleeps, unless
-// LARDER_BACKGROUND_PURGE starts a thread: it sleeps while there is nothing to do, takes no signal
-// and allocates nothing. It is off by default, because a program may count its threads, forbid
-// clone, or unshare. Memory is discarded, never unmapped: mappings stay few. Thread safety: any
-// thread, and several at a time: each takes segments of its own, and discards them without a lock.
+// freed nearly everything, perhaps as its last thread but one ends, or that grows beyond the most
+// that it has had in use, does not wait, by kEarlyBytesPerMs (LARDER_EARLY_PURGE). Any other
+// process keeps its memory while it sleeps, unless LARDER_BACKGROUND_PURGE starts a thread: it
+// sleeps while there is nothing to do, takes no signal and allocates nothing. It is off by default,
+// because a program may count its threads, forbid clone, or unshare. Memory is discarded, never
+// unmapped: mappings stay few. Thread safety: any thread, and several at a time: each takes
+// segments of its own, and discards them without a lock.
 #pragma once
 
 #include "base/base.h"
@@ -19,6 +20,8 @@ void purge_tick();
 // After memory was taken that may be clean: gives back what the process has beyond the most that
 // was in use at once.
 void purge_for_growth();
+// After the last thread but one has given up its heap: whether all that is free shall go back now.
+bool may_purge_after_threads();
 // The number of early purges. A thread that sees it change purges its heap's cache, too.
 unsigned purge_early_count();
 // Wakes the background thread, if there is one.

@@ -10,6 +10,7 @@
 #include "base/stats.h"
 #include "core/cpu_cache.h"
 #include "core/meta.h"
+#include "core/purge.h"
 #include "larder/inline.h"
 #include "os/options.h"
 #include "os/os.h"
@@ -174,6 +175,7 @@ void thread_exit() {
     t.phase = ThreadState::kTornDown;
     return;
   }
+  bool is_last_but_one;
   t.busy = true;
   t.phase = ThreadState::kTornDown;
   heap->move_out(t);
@@ -195,6 +197,11 @@ void thread_exit() {
     heap->registered.next_unused = registry.unused;
     registry.unused = heap;
     if (!std::exchange(heap->registered.leaked, false)) count_in_use(-1);
+    is_last_but_one = registry.in_use.load(std::memory_order_relaxed) == 1;
+  }
+  if (is_last_but_one && may_purge_after_threads()) {
+    registry_release_unused();
+    purge_all();
   }
   t.busy = false;
 }

@@ -311,7 +311,8 @@ void reuse(Slab* s, void* p) LARDER_REQUIRES(sampler.lock) {
   s->free = p;
   SlabList& slabs = sampler.slabs[s->size_class];
   if (s->used-- == s->capacity) slabs.push_front(s);
-  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
+  // The last one stays for the next sample, if that costs a page.
+  if (s->used == 0 && (slabs.size() > 1 || s->pages > 1)) drop_slab(s);
 }
 
 // False: the object is free already. *freed: its point, if that has a slot; else nullptr. *intact:
