@@ -18,6 +18,7 @@ struct Block {
   size_t align;  // requested; 0 if the call takes none
   uint64_t id;   // its origin: stream << 40 | round << 24 | number in the round
   Make make;
+  bool listed;  // in the index's treaps, too (index.h)
 };
 
 inline constexpr int kStreamShift = 40;

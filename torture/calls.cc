@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "index.h"
@@ -43,7 +42,14 @@ void enter(const char* call, const void* p, size_t size, size_t align) {
   errno = kUntouched;
 }
 
+// Threads would wait for each other at every block if each were counted in the total at once.
+constexpr int64_t kCountedAtOnce = 64 * kKiB;
+
 void count_live(int64_t bytes) {
+  bytes += where->uncounted;
+  where->uncounted = bytes;
+  if (-kCountedAtOnce < bytes && bytes < kCountedAtOnce) return;
+  where->uncounted = 0;
   int64_t live = totals.live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   int64_t peak = totals.live_peak.load(std::memory_order_relaxed);
   while (peak < live && !totals.live_peak.compare_exchange_weak(peak, live)) {
@@ -84,6 +90,16 @@ void check_usable(const Block& block) {
           usable);
 }
 
+[[noreturn]] void report_overlap(const Block& block, const Block& other) {
+  if (other.p == nullptr)
+    fault(Fault::kOverlap, where, &block, nullptr,
+          "the block overlaps another that was still live, and has been freed since");
+  bool same = other.p == block.p;
+  fault(same ? Fault::kDoubleHandOut : Fault::kOverlap, where, &block, &other,
+        same ? "the address is that of a block that is still live"
+             : "the block overlaps another that is still live");
+}
+
 // Checks a block that the allocator has just returned, and adds it to the index.
 void accept(Block* block) {
   size_t align = required_align(*block);
@@ -99,13 +115,9 @@ void accept(Block* block) {
           block->usable, least);
   check_usable(*block);
   Block other = {};
-  if (!live_blocks::insert(*block, &other)) {
-    if (other.p == nullptr) give_up("no memory for the index of live blocks");
-    bool same = other.p == block->p;
-    fault(same ? Fault::kDoubleHandOut : Fault::kOverlap, where, block, &other,
-          same ? "the address is that of a block that is still live"
-               : "the block overlaps another that is still live");
-  }
+  live_blocks::Added added = live_blocks::insert(*block, &other);
+  if (added == live_blocks::Added::kNoMemory) give_up("no memory for the index of live blocks");
+  if (added == live_blocks::Added::kOverlaps) report_overlap(*block, other);
   count_live(int64_t(block->usable));
 }
 
@@ -115,12 +127,24 @@ void retire(const Block& block) {
   count_live(-int64_t(block.usable));
 }
 
-void check_content(const Block& block, Fault kind, size_t bytes, const char* when) {
+void check_content(const Block& block) {
   Damage damage;
-  if (check_pattern(block.p, bytes, block.id, &damage)) return;
+  if (check_pattern(block.p, block.usable, block.id, &damage)) return;
   char text[256];
   describe_damage(damage, text, sizeof text);
-  fault(kind, where, &block, nullptr, "%s; %s", when, text);
+  fault(Fault::kDamaged, where, &block, nullptr,
+        "the block changed although no thread wrote to it; %s", text);
+}
+
+void check_kept(const Block& block, const Block& old) {
+  size_t kept = old.asked < block.asked ? old.asked : block.asked;
+  Damage damage;
+  if (check_pattern(block.p, kept, block.id, &damage)) return;
+  char text[256];
+  describe_damage(damage, text, sizeof text);
+  fault(Fault::kLostContent, where, &block, nullptr,
+        "realloc from %zu to %zu bytes (%p to %p) lost contents; %s", old.asked, block.asked,
+        static_cast<void*>(old.p), static_cast<void*>(block.p), text);
 }
 
 void* call(Make make, size_t size, size_t align) {
@@ -161,39 +185,50 @@ void* call(Make make, size_t size, size_t align) {
         address_space_bytes() >> 20);
 }
 
+// The place has the block before it is in the index, so that a report can name it.
+void obtain(Block* block, Make make, size_t size, size_t align, uint64_t id, bool listed) {
+  block->p = nullptr;
+  block->asked = size;
+  block->usable = 0;
+  block->align = takes_alignment(make) ? align : 0;
+  block->id = id;
+  block->make = make;
+  block->listed = listed;
+  enter(make_name(make), nullptr, size, block->align);
+  block->p = static_cast<unsigned char*>(call(make, size, align));
+  if (block->p == nullptr) no_memory(*block);
+  if (family.promises_more) require_errno_kept(" on success", *block);
+  after_mapping(size);
+  accept(block);
+  if (make == Make::kCalloc) {
+    size_t at = first_nonzero(block->p, size);
+    if (at != size)
+      fault(Fault::kDirtyCalloc, where, block, nullptr,
+            "the byte at offset %zu is 0x%02x instead of zero", at, block->p[at]);
+  }
+  fill_pattern(block->p, 0, block->usable, block->id);
+  if (listed) live_blocks::mark_filled(*block);
+}
+
 }  // namespace
 
 Block allocate(Make make, size_t size, size_t align, uint64_t id) {
-  Block block = {};
-  block.asked = size;
-  block.align = takes_alignment(make) ? align : 0;
-  block.id = id;
-  block.make = make;
-  enter(make_name(make), nullptr, size, block.align);
-  block.p = static_cast<unsigned char*>(call(make, size, align));
-  if (block.p == nullptr) no_memory(block);
-  if (family.promises_more) require_errno_kept(" on success", block);
-  after_mapping(size);
-  accept(&block);
-  if (make == Make::kCalloc) {
-    size_t at = first_nonzero(block.p, size);
-    if (at != size)
-      fault(Fault::kDirtyCalloc, where, &block, nullptr,
-            "the byte at offset %zu is 0x%02x instead of zero", at, block.p[at]);
-  }
-  fill_pattern(block.p, 0, block.usable, block.id);
-  live_blocks::mark_filled(block);
+  Block block;
+  obtain(&block, make, size, align, id, true);
   return block;
+}
+
+void allocate_unlisted(Block* block, Make make, size_t size, size_t align, uint64_t id) {
+  obtain(block, make, size, align, id, false);
 }
 
 void check(const Block& block) {
   enter("a check of the block", block.p, block.asked, block.align);
   check_usable(block);
-  check_content(block, Fault::kDamaged, block.usable,
-                "the block changed although no thread wrote to it");
+  check_content(block);
 }
 
-void release(Block block, unsigned form) {
+void release(const Block& block, unsigned form) {
   check(block);
   before_unmapping(block.usable);
   retire(block);
@@ -235,13 +270,10 @@ void resize(Block* block, size_t size, bool array) {
   if (family.promises_more) require_errno_kept(" on success", *block);
   after_mapping(size);
   accept(block);
+  check_kept(*block, old);
   size_t kept = old.asked < size ? old.asked : size;
-  char when[128];
-  snprintf(when, sizeof when, "realloc from %zu to %zu bytes (%p to %p) lost contents", old.asked,
-           size, static_cast<void*>(old.p), p);
-  check_content(*block, Fault::kLostContent, kept, when);
   fill_pattern(block->p, kept, block->usable, block->id);
-  live_blocks::mark_filled(*block);
+  if (block->listed) live_blocks::mark_filled(*block);
 }
 
 namespace {

@@ -10,8 +10,11 @@ namespace torture {
 
 // Allocates and fills a block; never null. REQUIRES: the family has this way to allocate.
 Block allocate(Make make, size_t size, size_t align, uint64_t id);
+// The same for a block that only the index's bits have; the other functions take it, too. REQUIRES:
+// no other thread forks meanwhile (small.h).
+void allocate_unlisted(Block* block, Make make, size_t size, size_t align, uint64_t id);
 // Checks the contents and frees the block in one of the ways that fit how it was allocated.
-void release(Block block, unsigned form);
+void release(const Block& block, unsigned form);
 // Checks, resizes by realloc or reallocarray, checks the preserved contents, fills the rest.
 // REQUIRES: not allocated by an operator; size > 0.
 void resize(Block* block, size_t size, bool array);

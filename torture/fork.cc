@@ -45,6 +45,7 @@ void collect(const Block& block, void*) {
     check(inherited[i]);
     if (worker.random.one_in(3)) release(inherited[i], unsigned(worker.random.next()));
   }
+  check_inherited_small(worker);
   for (int i = 0; i < 300; ++i) step(worker);
   _exit(0);
 }
@@ -66,10 +67,12 @@ void judge(int status, const Where* at) {
 
 void fork_and_check(Worker& worker) {
   where->call.store("fork");
+  lock_small();
   live_blocks::lock_all();
   pid_t child = fork();
   int error = errno;
   live_blocks::unlock_all();
+  unlock_small();
   if (child == 0) child_work(worker);
   if (child < 0) {
     if (error != EAGAIN && error != ENOMEM) give_up("cannot fork (errno %d)", error);

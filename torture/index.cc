@@ -1,5 +1,6 @@
 #include "index.h"
 
+#include "bits.h"
 #include "memory.h"
 
 namespace torture::live_blocks {
@@ -26,6 +27,7 @@ struct alignas(128) Shard {
 };
 
 Shard* shards;
+FindUnlisted find_unlisted = nullptr;
 
 Shard& shard_of(uintptr_t address) { return shards[mix(address >> kPieceShift) % kShards]; }
 
@@ -133,42 +135,74 @@ uintptr_t piece_end(uintptr_t start, uintptr_t end) {
   return next < end ? next : end;
 }
 
+Added added(bits::Outcome outcome) {
+  return outcome == bits::Outcome::kDone    ? Added::kDone
+         : outcome == bits::Outcome::kTaken ? Added::kOverlaps
+                                            : Added::kNoMemory;
+}
+
 }  // namespace
 
 bool init() {
   shards = static_cast<Shard*>(map_pages(kShards * sizeof(Shard)));
-  return shards != nullptr;
+  return shards != nullptr && bits::init();
 }
 
-bool insert(const Block& block, Block* other) {
-  uintptr_t start = start_of(block);
-  for (uintptr_t at = start; at < end_of(block);) {
-    uintptr_t end = piece_end(at, end_of(block));
-    Shard& shard = shard_of(at);
-    bool done = false;
-    {
-      Guard guard(shard.lock);
-      Node* hit = overlapping(shard.root, at, end);
-      Node* node = hit != nullptr ? nullptr : take_node(shard);
-      if (hit != nullptr) *other = hit->block;
-      if (node != nullptr) {
-        *node = {at,    end,         nullptr, nullptr, mix(at ^ block.id * 0x9E3779B97F4A7C15),
-                 block, at == start, false};
-        insert_node(shard, node);
-        done = true;
-      }
-    }
-    if (!done) {
-      for (uintptr_t undo = start; undo < at; undo = piece_end(undo, end_of(block))) {
-        Shard& before = shard_of(undo);
-        Guard guard(before.lock);
-        remove_at(before, undo);
-      }
-      return false;
-    }
-    at = end;
+namespace {
+
+Added insert_piece(const Block& block, uintptr_t at, uintptr_t end, Block* other) {
+  Shard& shard = shard_of(at);
+  Guard guard(shard.lock);
+  if (Node* hit = overlapping(shard.root, at, end)) {
+    *other = hit->block;
+    return Added::kOverlaps;
   }
-  return true;
+  Node* node = take_node(shard);
+  if (node == nullptr) return Added::kNoMemory;
+  *node = {at,
+           end,
+           nullptr,
+           nullptr,
+           mix(at ^ block.id * 0x9E3779B97F4A7C15),
+           block,
+           at == start_of(block),
+           false};
+  insert_node(shard, node);
+  return added(bits::set(at, end));
+}
+
+Added insert_listed(const Block& block, Block* other) {
+  for (uintptr_t at = start_of(block); at < end_of(block); at = piece_end(at, end_of(block))) {
+    Added outcome = insert_piece(block, at, piece_end(at, end_of(block)), other);
+    if (outcome != Added::kDone) return outcome;
+  }
+  return Added::kDone;
+}
+
+// A listed block that overlaps this unlisted one.
+bool find_listed(const Block& block, Block* other) {
+  for (uintptr_t at = start_of(block); at < end_of(block); at = piece_end(at, end_of(block))) {
+    Shard& shard = shard_of(at);
+    Guard guard(shard.lock);
+    Node* hit = overlapping(shard.root, at, piece_end(at, end_of(block)));
+    if (hit == nullptr) continue;
+    *other = hit->block;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void set_find_unlisted(FindUnlisted find) { find_unlisted = find; }
+
+Added insert(const Block& block, Block* other) {
+  Added outcome =
+      block.listed ? insert_listed(block, other) : added(bits::set(start_of(block), end_of(block)));
+  if (outcome != Added::kOverlaps || other->p != nullptr) return outcome;
+  if (find_unlisted != nullptr && find_unlisted(block, other)) return outcome;
+  if (!block.listed) find_listed(block, other);
+  return outcome;
 }
 
 void mark_filled(const Block& block) {
@@ -178,10 +212,12 @@ void mark_filled(const Block& block) {
 }
 
 bool remove(const Block& block) {
+  if (!block.listed) return bits::clear(start_of(block), end_of(block));
   for (uintptr_t at = start_of(block); at < end_of(block); at = piece_end(at, end_of(block))) {
     Shard& shard = shard_of(at);
     Guard guard(shard.lock);
-    if (!remove_at(shard, at)) return false;
+    bool had_bits = bits::clear(at, piece_end(at, end_of(block)));
+    if (!remove_at(shard, at) || !had_bits) return false;
   }
   return true;
 }

@@ -40,6 +40,7 @@ class Lock {
     for (int tries = 0; held_.exchange(true, std::memory_order_acquire); ++tries)
       tries < 64 ? (void)sched_yield() : sleep_us(50);
   }
+  bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:

@@ -61,6 +61,7 @@ struct Where {
   std::atomic<uintptr_t> address;
   std::atomic<size_t> size, align;
   std::atomic<int> thread;  // its kernel id, 0 when no thread works on the stream
+  int64_t uncounted;        // bytes that are not in totals.live_bytes yet
 };
 
 // The calling thread's; null in threads that do not call the allocator under test.

@@ -24,10 +24,13 @@ unsigned crowd_count() {
   return count < kMostCrowd ? count : kMostCrowd;
 }
 
-// The streams, their broods, the crowd, the main thread.
-unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_count() + 1; }
-
 constexpr size_t kLargest = 32 * kMiB;
+
+// A few hundred bytes each, up to a quarter of what the worker may have.
+unsigned small_places(size_t most_bytes, bool stream) {
+  size_t places = most_bytes / 4 / 256, most = stream ? kSmallBlocks : kSmallBlocks / 8;
+  return unsigned(places < 8 ? 8 : places < most ? places : most);
+}
 
 // --- blocks of a thread that are freed after its function has returned
 
@@ -188,6 +191,7 @@ void batch(Worker& worker) {
 void drain(Worker& worker) {
   for (Block& block : worker.blocks)
     if (block.p != nullptr) free_block(worker, block);
+  release_small(worker);
   worker.only_size = choose_burst(worker.random);
 }
 
@@ -314,6 +318,8 @@ bool Mailbox::take(Block* block) {
   return true;
 }
 
+unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_count() + 1; }
+
 bool make_workers() {
   workers = static_cast<Worker*>(map_pages(worker_count() * sizeof(Worker)));
   if (workers == nullptr || pthread_key_create(&leaving_key, leave_by_key) != 0) return false;
@@ -326,10 +332,12 @@ bool make_workers() {
     made.places = stream ? kBlocks : kBroodBlocks;
     made.most_bytes =
         settings.live_mib * kMiB / (brood ? settings.threads : crowd_count()) / (stream ? 1 : 8);
+    made.small.places = small_places(made.most_bytes, stream);
     if (stream) made.brood = workers + settings.threads + i * kBrood;
     made.signal_stack = static_cast<unsigned char*>(map_pages(kSignalStack));
     if (made.signal_stack == nullptr) return false;
   }
+  init_small();
   return true;
 }
 
@@ -388,6 +396,13 @@ void become(Worker& worker) {
   where->thread.store(int(syscall(SYS_gettid)));
 }
 
+// A thread that mostly frees others' blocks, that lives for a few steps, or that is alone in a
+// child of fork, does less else.
+static uint64_t steps_per_burst(const Worker& worker) {
+  if (in_child || worker.habit == Habit::kTaker) return 8;
+  return worker.brood == nullptr ? 4 : 1;
+}
+
 void step(Worker& worker) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   // Of a thousand operations on a block: free, else resize, else send, else check.
@@ -401,8 +416,12 @@ void step(Worker& worker) {
   uint64_t operation = where->operation.load(kRelaxed) + 1;
   where->operation.store(operation, kRelaxed);
   totals.operations.fetch_add(1, kRelaxed);
-  if (operation % (takes ? 2 : 16) == 0 && !in_child) receive(worker);
+  if (operation % (takes ? 2 : 16) == 0 && !in_child) {
+    receive(worker);
+    receive_small(worker);
+  }
   serve_exchange();
+  if (operation % steps_per_burst(worker) == 0) small_burst(worker);
   unsigned roll = unsigned(random.below(1000));
   if (roll < 2) return rare(worker);
   if (roll < 5) return batch(worker);
@@ -428,6 +447,7 @@ void release_all(Worker& worker) {
     block.p = nullptr;
   }
   worker.bytes = 0;
+  release_small(worker);
   Block block;
   while (worker.mailbox.take(&block)) release(block, unsigned(block.id));
 }

@@ -15,6 +15,7 @@
 #include "memory.h"
 #include "run.h"
 #include "sizes.h"
+#include "small.h"
 
 namespace torture {
 
@@ -63,6 +64,7 @@ struct Worker {
   Mailbox mailbox;
   Block guests[kGuests];
   Block blocks[kBlocks];
+  Small small;
 };
 
 // Set in a child of fork, which has one thread, and no stream to send blocks to.
@@ -70,6 +72,8 @@ extern bool in_child;
 
 // Makes settings.threads streams; broods and crowd are numbered behind them. False without memory.
 bool make_workers();
+// The streams, their broods, the crowd, the main thread.
+unsigned worker_count();
 Worker& worker(unsigned stream);
 // The worker of the first thread, which is no stream.
 Worker& main_worker();
@@ -86,7 +90,7 @@ void join_thread(Worker& worker);
 void raise_crowd();
 // Makes the calling thread act for the worker, with its Where and its signal stack.
 void become(Worker& worker);
-// Carries out one operation.
+// Carries out one operation, and mostly a burst of small ones.
 void step(Worker& worker);
 // Checks and frees all blocks of the worker and of its mailbox. Any thread, after the worker's own
 // has ended.
