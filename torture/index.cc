@@ -1,5 +1,7 @@
 #include "index.h"
 
+#include <unistd.h>
+
 #include "bits.h"
 #include "memory.h"
 
@@ -28,6 +30,8 @@ struct alignas(128) Shard {
 
 Shard* shards;
 FindUnlisted find_unlisted = nullptr;
+// Two blocks overlap: neither may be removed before the report has both.
+std::atomic<bool> frozen;
 
 Shard& shard_of(uintptr_t address) { return shards[mix(address >> kPieceShift) % kShards]; }
 
@@ -200,6 +204,7 @@ Added insert(const Block& block, Block* other) {
   Added outcome =
       block.listed ? insert_listed(block, other) : added(bits::set(start_of(block), end_of(block)));
   if (outcome != Added::kOverlaps || other->p != nullptr) return outcome;
+  frozen.store(true);
   if (find_unlisted != nullptr && find_unlisted(block, other)) return outcome;
   if (!block.listed) find_listed(block, other);
   return outcome;
@@ -212,6 +217,8 @@ void mark_filled(const Block& block) {
 }
 
 bool remove(const Block& block) {
+  // Relaxed: what is removed at that moment is missing in the report.
+  while (frozen.load(std::memory_order_relaxed)) pause();
   if (!block.listed) return bits::clear(start_of(block), end_of(block));
   for (uintptr_t at = start_of(block); at < end_of(block); at = piece_end(at, end_of(block))) {
     Shard& shard = shard_of(at);

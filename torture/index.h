@@ -28,8 +28,8 @@ void set_find_unlisted(FindUnlisted find);
 
 enum class Added { kDone, kOverlaps, kNoMemory };
 
-// Adds the block. If it overlaps another, copies that to *other; other->p stays null if that was
-// freed meanwhile. After a failure the run must end.
+// Adds the block. If it overlaps another, copies that to *other, and no block can be removed any
+// more; other->p stays null if that one was just being removed. After a failure the run must end.
 Added insert(const Block& block, Block* other);
 // The listed block's bytes have their pattern from now on.
 void mark_filled(const Block& block);

@@ -17,8 +17,9 @@ bool in_child = false;
 namespace {
 
 Worker* workers;
+unsigned crowd_size;
 
-unsigned crowd_count() {
+unsigned choose_crowd_size() {
   auto cpus = unsigned(sysconf(_SC_NPROCESSORS_ONLN));
   unsigned count = (4 * cpus < 64 ? 64 : 4 * cpus) + 32;  // not all allocate at the same time
   return count < kMostCrowd ? count : kMostCrowd;
@@ -318,9 +319,10 @@ bool Mailbox::take(Block* block) {
   return true;
 }
 
-unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_count() + 1; }
+unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_size + 1; }
 
 bool make_workers() {
+  crowd_size = choose_crowd_size();
   workers = static_cast<Worker*>(map_pages(worker_count() * sizeof(Worker)));
   if (workers == nullptr || pthread_key_create(&leaving_key, leave_by_key) != 0) return false;
   for (unsigned i = 0; i < worker_count(); ++i) {
@@ -331,7 +333,7 @@ bool make_workers() {
     bool brood = i < settings.threads * (1 + kBrood);
     made.places = stream ? kBlocks : kBroodBlocks;
     made.most_bytes =
-        settings.live_mib * kMiB / (brood ? settings.threads : crowd_count()) / (stream ? 1 : 8);
+        settings.live_mib * kMiB / (brood ? settings.threads : crowd_size) / (stream ? 1 : 8);
     made.small.places = small_places(made.most_bytes, stream);
     if (stream) made.brood = workers + settings.threads + i * kBrood;
     made.signal_stack = static_cast<unsigned char*>(map_pages(kSignalStack));
@@ -383,8 +385,8 @@ void raise_crowd() {
   std::atomic<bool> gate{false};
   Worker* crowd = workers + settings.threads * (1 + kBrood);
   uint64_t round = main_worker().where.round.load();
-  for (unsigned i = 0; i < crowd_count(); ++i) crowd[i].made = (round & 0xFFFF) << kNumberBits;
-  raise(crowd, crowd_count(), main_worker(), 60, &gate);
+  for (unsigned i = 0; i < crowd_size; ++i) crowd[i].made = (round & 0xFFFF) << kNumberBits;
+  raise(crowd, crowd_size, main_worker(), 60, &gate);
 }
 
 void become(Worker& worker) {
