@@ -46,7 +46,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kOperationsPerRound = 2000;
 #else
-constexpr uint64_t kOperationsPerRound = 8000;
+constexpr uint64_t kOperationsPerRound = 6000;
 #endif
 
 constexpr char kHelp[] =
