@@ -98,7 +98,8 @@ LARDER_RACES void for_each_free(const ThreadHeap& heap, int c, const Visit& visi
 // The same in all heaps and CPU caches. Heaps that their threads left half changed are left out.
 template <typename Visit>
 LARDER_RACES void for_each_free(int c, const Visit& visit) {
-  registry_for_each([&](const ThreadHeap& heap) {
+  // A lambda does not share the attributes of the function around it.
+  registry_for_each([&](const ThreadHeap& heap) LARDER_RACES {
     bool known = !heap.registered.orphaned && !heap.registered.leaked && heap.heads != nullptr;
     // The heads of a leaked heap go with its thread, perhaps before that is known.
     if (known && os::is_readable(&heap.heads[c])) for_each_free(heap, c, visit);
