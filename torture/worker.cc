@@ -398,11 +398,18 @@ void become(Worker& worker) {
   where->thread.store(int(syscall(SYS_gettid)));
 }
 
+// A sanitizer makes a burst cost as much as many steps.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kStepsPerBurst = 4;
+#else
+constexpr uint64_t kStepsPerBurst = 1;
+#endif
+
 // A thread that mostly frees others' blocks, that lives for a few steps, or that is alone in a
 // child of fork, does less else.
 static uint64_t steps_per_burst(const Worker& worker) {
   if (in_child || worker.habit == Habit::kTaker) return 8;
-  return worker.brood == nullptr ? 4 : 1;
+  return worker.brood == nullptr ? 4 : kStepsPerBurst;
 }
 
 // A long run goes from round to round: once it has had enough of everything else, it spends its
