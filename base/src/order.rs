@@ -12,6 +12,12 @@ pub fn sort_by_key<T, K: Ord>(items: &mut [T], mut key: impl FnMut(&T) -> K) {
     sort_by(items, |a, b| key(a).cmp(&key(b)));
 }
 
+/// The same by keys that are known, one for each item.
+pub fn sort_by_keys<T, K: Ord>(items: &mut [T], keys: &[K]) {
+    let mut from = positions(items.len(), &mut |a, b| keys[a].cmp(&keys[b]));
+    arrange(&mut from, &mut |a, b| items.swap(a, b));
+}
+
 fn positions(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..count).collect();
     positions.sort_by(|a, b| compare(*a, *b));
@@ -45,6 +51,9 @@ mod tests {
                 let (mut expected, mut sorted) = (rows.clone(), rows.clone());
                 expected.sort_by_key(|(key, _)| *key);
                 sort_by_key(&mut sorted, |(key, _)| *key);
+                assert_eq!(sorted, expected);
+                let (mut sorted, keys) = (rows.clone(), rows.iter().map(|(key, _)| *key));
+                sort_by_keys(&mut sorted, &keys.collect::<Vec<u32>>());
                 assert_eq!(sorted, expected);
                 let mut sorted = rows;
                 expected.sort_by(|(a, _), (b, _)| b.cmp(a));

@@ -33,7 +33,7 @@ impl Site {
     /// Whether it went with the last reference to an object that counts them: others may have it as long as that
     /// one.
     pub fn is_shared(&self) -> bool {
-        let is_counted = matches!(self.container(), Some("Rc" | "Arc"));
+        let is_counted = matches!(self.container, Some("Rc" | "Arc"));
         !is_counted && self.dropped().any(|name| begins(name, &POINTERS[1..]))
     }
 

@@ -288,6 +288,8 @@ pub struct Site {
     /// The charged line, and the caller of its function.
     pub place: Place,
     pub caller: Place,
+    /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line.
+    pub container: Option<&'static str>,
     pub call_name: &'static str,
     /// Whether its stack reaches the thread's first function.
     pub whole_stack: bool,

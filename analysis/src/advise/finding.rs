@@ -1,6 +1,7 @@
 //! A finding, and helpers of the detectors: which origins belong to one source line, and the names of
 //! functions.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -172,7 +173,7 @@ const KEPT_TRUST: f64 = 0.4;
 impl Finding {
     /// See `Confidence::trust`.
     pub fn trust(&self, image: &ImageFacts) -> f64 {
-        let is_plain = || image.sites[self.site].container().is_none();
+        let is_plain = || image.sites[self.site].container.is_none();
         match (self.pattern, self.confidence) {
             (Pattern::Reuse, Confidence::Medium) if is_plain() => KEPT_TRUST,
             (Pattern::Arena, Confidence::Medium) => KEPT_TRUST,
@@ -388,18 +389,14 @@ impl Site {
         let is_dup = |name: &str| name.to_lowercase().contains("dup");
         is_dup(self.call_name) || names.any(|function| is_dup(&function.name))
     }
-
-    /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
-    /// by name only if it is not a part of another class.
-    pub fn container(&self) -> Option<&'static str> {
-        let below = functions(&self.chain).take(self.site?);
-        let class = |frame: &ChainFrame| *frame.container.get_or_init(|| container_of(frame));
-        below.filter_map(class).last()
-    }
 }
 
-/// The class of the C++ or Rust library that a function is a part of.
-fn container_of(frame: &ChainFrame) -> Option<&'static str> {
+/// The class of the C++ or Rust library that a function is a part of: by name only if it is not a part of another class.
+pub fn container_of(frame: &ChainFrame) -> Option<&'static str> {
+    *frame.container.get_or_init(|| class_of(frame))
+}
+
+fn class_of(frame: &ChainFrame) -> Option<&'static str> {
     const NAMES: &[(&str, &str)] = &[
         ("__shared_count", "std::shared_ptr"),
         ("basic_string", "std::string"),
@@ -469,9 +466,10 @@ pub fn grouped_by<K: std::hash::Hash + Eq>(
         }
     }
     for group in groups.iter_mut().filter(|group| group.len() > 1) {
-        order::sort_by_key(group, |index| {
-            std::cmp::Reverse(image.sites[*index].sums.calls)
-        });
+        let calls = |index: &usize| Reverse(image.sites[*index].sums.calls);
+        // Each key once: the sites are far apart in memory.
+        let keys: Vec<Reverse<u64>> = group.iter().map(calls).collect();
+        order::sort_by_keys(group, &keys);
     }
     groups
 }

@@ -69,7 +69,7 @@ impl Cure {
         });
         let function = site.site_frame()?.source.function.as_ref();
         let maker = function.map(|function| function.name.to_string());
-        let fits = finding.pattern == Pattern::Reuse && site.container().is_none();
+        let fits = finding.pattern == Pattern::Reuse && site.container.is_none();
         within
             .filter(|_| fits)
             .map(|owner| Cure::Arena(owner, maker))

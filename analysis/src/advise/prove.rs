@@ -6,8 +6,8 @@
 //!
 //! A *buffer* is an allocation together with everything that realloc makes of it, until it is freed; it
 //! belongs to the sets of its first origin. Time: a few steps for each set that a block is in, up to
-//! `MOST_SETS` an origin. Memory: 32 bytes a live block, 4 a stack, and a few words for each thread of a set and of a
-//! call in which its buffers end.
+//! `MOST_SETS` an origin, and for a watched one up to the watched calls on its stack. Memory: 32 bytes a live
+//! block, 4 a stack, and a few words for each thread of a set and of a call in which its buffers end.
 
 use larder_trace::{Event, Events, StackId, StackTable, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,6 +27,10 @@ const MOST_SETS: usize = 4;
 /// The number of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Asked(usize);
+
+/// The number of a watched call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched(u32);
 
 /// The blocks of a question.
 #[derive(Clone, Debug)]
@@ -77,12 +81,16 @@ impl Questions {
         self.ask(Question::Set(all.collect()))
     }
 
+    /// A call to ask about by `watch`.
+    pub fn add_call(&mut self, through: Through) -> Watched {
+        self.watched.push(through);
+        Watched(self.watched.len() as u32 - 1)
+    }
+
     /// Asks whether the buffers of an origin, asked about with a call, are freed before the function
     /// returns to which this call led.
-    pub fn watch(&mut self, origin: usize, through: Through) {
-        self.watched_of
-            .insert(origin as u32, self.watched.len() as u32);
-        self.watched.push(through);
+    pub fn watch(&mut self, origin: usize, call: Watched) {
+        self.watched_of.insert(origin as u32, call.0);
     }
 
     /// Asks how often blocks of `second` are allocated and freed with one of `first`.

@@ -1,6 +1,6 @@
 //! The observer that collects the facts of each origin from every block of a trace.
 //!
-//! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
+//! Memory: 48 bytes a live block, 24 bytes an origin and thread, and the facts.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -11,14 +11,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, Site};
-use super::finding::Places;
+use super::finding::{Places, container_of};
 use super::loops::{self, Loops};
 use super::returns::{Depths, Returns, common};
 use super::threads::Threads;
-use crate::reading::attribute::functions;
 use crate::reading::chain::{Chain, Location};
 use crate::reading::heap::{Block, OriginId};
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
+use crate::reading::resolve::ChainFrame;
 use crate::reading::work::{Io, Marks};
 
 /// Blocks from this size on count as arrays.
@@ -34,8 +34,9 @@ pub const NEAR: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Note {
     serial: u64,
-    /// The block of the same origin that its thread allocated right before; 0: none.
-    before: u64,
+    /// How many allocations ago its thread allocated the one before, of the same origin; 0: it was of another, or more
+    /// than fit.
+    since_before: u32,
     /// The thread's event that allocated its buffer.
     event: u64,
     /// The largest size of its buffer so far.
@@ -46,6 +47,16 @@ pub struct Note {
     /// The origin of its buffer, and the number of its steps.
     root: u32,
     step: u32,
+}
+
+impl Note {
+    /// The block of the same origin that its thread allocated right before; 0: none.
+    fn before(&self) -> u64 {
+        match self.since_before {
+            0 => 0,
+            since => self.serial - u64::from(since),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -330,7 +341,7 @@ impl Observer for Watch {
         if next_to {
             facts.row.get_or_insert_default().add(in_row);
         }
-        let before = if in_row { last.serial } else { 0 };
+        let before = if in_row { last.serial } else { serial };
         thread.last_made = Last {
             serial,
             event: now,
@@ -340,7 +351,7 @@ impl Observer for Watch {
         self.stacks[index as usize] = at.stack;
         let note = Note {
             serial,
-            before,
+            since_before: u32::try_from(serial - before).unwrap_or(0),
             event: now,
             largest: made.size,
             thread: at.thread,
@@ -446,7 +457,7 @@ impl Watch {
     /// after.
     fn part_together(&mut self, block: &Block<Note>) {
         let thread = self.threads.state(self.thread);
-        let Note { serial, before, .. } = block.note;
+        let (serial, before) = (block.note.serial, block.note.before());
         let now = Ended {
             serial,
             before,
@@ -499,7 +510,7 @@ impl Watch {
             if let Some(held) = self.contents.take(address) {
                 self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
             }
-            rows.insert(note.serial, (note.before, block.origin.index() as u32));
+            rows.insert(note.serial, (note.before(), block.origin.index() as u32));
         });
         for (before, origin) in rows.values() {
             if *before > 0
@@ -564,20 +575,19 @@ impl Watch {
             let owner = self.owner(image, source.stack, &facts);
             let chain = image.chain(source.stack);
             let stacks = image.events.stacks();
-            let function = site_node(stacks, &chain, source.stack, source.site);
-            let io = below.get(&stacks.parent(function));
+            let charged = Charged::of(stacks, &chain, source.stack, source.site);
+            let io = below.get(&stacks.parent(charged.node));
             let calls = image.origins[index].calls;
             let root = stacks.root(source.stack);
-            let frame = |index: Option<usize>| functions(&chain).nth(index?);
             let loop_place = loops.add(image, source.stack, calls, Some(&facts));
-            let place = places.of(frame(source.site));
-            let caller = places.of(frame(source.site.map(|site| site + 1)));
+            let (place, caller) = (places.of(charged.frame), places.of(charged.caller));
             sites.push(Site {
                 place,
                 caller,
                 whole_stack: root == StackId::COMPLETE_ROOT,
                 loop_place: loop_place.map(Box::new),
                 io: io.cloned().map(Box::new),
+                container: charged.container,
                 chain,
                 site: source.site,
                 call_name: source.kind_name,
@@ -634,15 +644,43 @@ fn called(
     called
 }
 
-/// The stack up to the charged function's physical frame.
-fn site_node(stacks: &StackTable, chain: &Chain, stack: StackId, site: Option<usize>) -> StackId {
-    let (mut at, mut functions) = (stack, 0);
-    for frame in chain {
-        functions += frame.len();
-        if site.is_none_or(|site| site < functions) {
-            break;
+/// What lies around the charged function of a stack.
+struct Charged<'a> {
+    /// The stack up to its physical frame.
+    node: StackId,
+    frame: Option<&'a ChainFrame>,
+    caller: Option<&'a ChainFrame>,
+    /// See `Site::container`.
+    container: Option<&'static str>,
+}
+
+impl<'a> Charged<'a> {
+    /// Takes time by the frames up to the caller.
+    fn of(stacks: &StackTable, chain: &'a Chain, stack: StackId, site: Option<usize>) -> Self {
+        let mut found = Self {
+            node: stack,
+            frame: None,
+            caller: None,
+            container: None,
+        };
+        let Some(mut below) = site else { return found };
+        let mut at = stack;
+        for frames in chain {
+            for frame in frames.iter() {
+                if found.frame.is_some() {
+                    found.caller = Some(frame);
+                    return found;
+                }
+                match below.checked_sub(1) {
+                    Some(left) => {
+                        below = left;
+                        found.container = container_of(frame).or(found.container);
+                    }
+                    None => (found.frame, found.node) = (Some(frame), at),
+                }
+            }
+            at = stacks.parent(at);
         }
-        at = stacks.parent(at);
+        found
     }
-    at
 }

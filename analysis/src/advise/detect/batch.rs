@@ -111,7 +111,7 @@ fn holders(image: &ImageFacts, group: &[usize], arrays: u64) -> Vec<Part> {
     let line = &image.sites[group[0]];
     let is_holder = |(origin, site): &(usize, &Site)| {
         site.place == line.place
-            && site.container() == Some("Vec")
+            && site.container == Some("Vec")
             && !group.contains(origin)
             && (FEWEST_BLOCKS..=arrays).contains(&site.sums.calls)
     };

@@ -156,7 +156,7 @@ struct Copied<'a> {
 
 impl<'a> Copied<'a> {
     fn of(site: &'a Site) -> Option<Self> {
-        site.container()?;
+        site.container?;
         let mut by = None;
         let frames = site.chain.iter().enumerate();
         for (index, frame) in

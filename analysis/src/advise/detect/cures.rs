@@ -71,7 +71,7 @@ const UNLESS_LOCAL: &str = "for a second while it is in use, and for what is ret
 
 /// Whether it is of a class of Rust that keeps its memory: what a function frees of it was given to that function.
 pub fn is_of_rust(site: &Site) -> bool {
-    matches!(site.container(), Some("String" | "Vec" | "HashMap"))
+    matches!(site.container, Some("String" | "Vec" | "HashMap"))
 }
 
 /// Whether it ends with an object that others may hold, that is in another of its type, or that holds a short text
@@ -82,7 +82,7 @@ pub fn is_owned_elsewhere(site: &Site, largest: &Sizes) -> bool {
         .site_frame()
         .and_then(|frame| frame.source.function.as_ref());
     let is_yielded = function.is_some_and(|function| function.full.ends_with(YIELDS));
-    let any = match site.container() {
+    let any = match site.container {
         None => site.is_of_any_type(),
         Some("String") => {
             let short = largest.largest() <= inline::MOST_TEXT_BYTES;
@@ -99,7 +99,7 @@ impl About<'_> {
         self.site.facts.buffers.steps.is_empty()
             && self.freed_by.is_none()
             && self.largest.largest() <= MOST_STACK_BYTES
-            && self.site.container().is_none()
+            && self.site.container.is_none()
     }
 
     /// The confidence of cures that change the function's interface.
@@ -107,7 +107,7 @@ impl About<'_> {
         // A buffer of this size is better freed between calls.
         let kept_for_good = self.once && self.largest.largest() > MOST_KEPT_BYTES;
         // A node is kept only by another container or an allocator, a counted object by its last reference.
-        let container = self.site.container();
+        let container = self.site.container;
         let node = container.is_some_and(|class| !CLASSES.contains(&class));
         let given_away = self.freed_by.is_some() || node || self.owned_elsewhere;
         // A hash table allocates its first memory by a function of this name.
@@ -175,7 +175,7 @@ pub fn same(about: &About<'_>, owner: &str, lender: Option<&Lender>) -> Advice {
 
 fn stack_cure(about: &About<'_>, size: u64) -> String {
     let (bytes, sizes) = (counted(size, "byte"), about.largest);
-    match about.site.container() {
+    match about.site.container {
         Some("std::string") => format!(
             "a std::string_view, or one string that is kept and assigned to, if it is not in use; the \
              longest needs {bytes}"
@@ -228,7 +228,7 @@ pub fn caller(about: &About<'_>, owner: &str) -> Advice {
         true => "its object, or each thread,",
         false => "it",
     };
-    let cure = match about.site.container() {
+    let cure = match about.site.container {
         Some(class) if !CLASSES.contains(&class) => nodes(class),
         Some(class) if about.once => moved(class),
         Some(class) => {
@@ -251,7 +251,7 @@ pub fn caller(about: &About<'_>, owner: &str) -> Advice {
 
 pub fn keep_some(about: &About<'_>, owner: &str, most: u64) -> Advice {
     let sizes = about.largest;
-    let cure = match about.site.container() {
+    let cure = match about.site.container {
         Some(class) if CLASSES.contains(&class) => {
             format!("let {owner} keep {most} of them (each a {class}), and clear or assign to them")
         }
@@ -327,7 +327,7 @@ pub fn reuse(
         counted(enough, "byte"),
         grouped(sizes.largest())
     );
-    let cure = match about.site.container() {
+    let cure = match about.site.container {
         Some(class) if CLASSES.contains(&class) => moved(class),
         Some(class) => format!("{}: up to {} blocks are live", nodes(class), grouped(most)),
         None => match owner {

@@ -45,7 +45,7 @@ fn grows(growth: &Growth) -> bool {
 fn is_copied(site: &Site) -> bool {
     let growth = &site.facts.growth;
     let steps = growth.steps.as_ref().map_or(0, |steps| steps.count);
-    matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > steps
+    matches!(site.container, Some("Vec" | "String")) && growth.followed_larger * 2 > steps
 }
 
 /// The growth of a group's buffers, summed up.
@@ -202,7 +202,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     }
     let total = steps.total();
     let slow = grown.is_slow();
-    let container = image.sites[site].container();
+    let container = image.sites[site].container;
     let alike =
         container.is_none() && total == grown.chains && finals.smallest() == finals.largest();
     let unit = types.unit_of_grown(image, group, finals);

@@ -51,7 +51,7 @@ pub fn detect<'a>(
 
 /// Only for Rust, where libraries have such vectors.
 fn is_held(site: &Site) -> bool {
-    let holds = match site.container() {
+    let holds = match site.container {
         Some("Vec" | "String") => true,
         Some("Rc" | "Arc") => is_counted_slice(site),
         _ => false,
@@ -80,7 +80,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     }
     let [half, most, nearly_all] = [0.5, MOST_OF_THEM, 0.99].map(|share| finals.covering(share));
     let unit = types.unit_of_grown(image, group, &finals);
-    let container = image.sites[group[0]].container();
+    let container = image.sites[group[0]].container;
     let (text, counted) = (
         container == Some("String"),
         matches!(container, Some("Rc" | "Arc")),

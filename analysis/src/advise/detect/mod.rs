@@ -80,7 +80,7 @@ pub fn conclude(
     let sure = short.findings.iter().chain(&pairs).chain(&batch);
     let copies = copies::conclude(image, &asked.copies, answers, sure);
     // Texts of another run may be too long for their values.
-    let is_text = |finding: &&Finding| image.sites[finding.site].container() == Some("String");
+    let is_text = |finding: &&Finding| image.sites[finding.site].container == Some("String");
     let others = short.findings.iter().chain(&batch);
     let others = others.chain(swept.iter().filter(is_text));
     let mut findings = without_copies(image, inline::detect(image, types, others), copies);

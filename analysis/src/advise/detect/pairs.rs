@@ -92,7 +92,7 @@ fn candidates(image: &ImageFacts) -> FxHashMap<Key, Vec<(usize, usize)>> {
         for first in companions.filter(|first| *first < image.sites.len()) {
             let one_place = numbers[first] == numbers[second];
             // At one place only blocks of the C++ library are distinguished, by their stacks.
-            if one_place && site.container() != Some(SHARED_POINTER) {
+            if one_place && site.container != Some(SHARED_POINTER) {
                 continue;
             }
             let apart = one_place.then_some((first, second));
@@ -342,7 +342,7 @@ fn finding(
     let (named, other) = (heaviest(second)?, heaviest(first)?);
     let (a, b) = (&image.sites[other], &image.sites[named]);
     let of_second = calls(image, second);
-    let shared = b.container() == Some(SHARED_POINTER);
+    let shared = b.container == Some(SHARED_POINTER);
     let sizes = merged(image, second);
     // A string, and what the line allocates for another caller, may have another length in the next run.
     let of_line = (0..image.sites.len()).filter(|origin| image.sites[*origin].place == b.place);
@@ -449,7 +449,7 @@ fn has_own_life(
     fixed: bool,
     together: &Together,
 ) -> bool {
-    let shared = second.container() == Some(SHARED_POINTER);
+    let shared = second.container == Some(SHARED_POINTER);
     // A destructor frees the parts of its object; a sweep frees unrelated objects, too, but never only side by
     // side.
     let swept = is_swept(image, first, second) && !side_by_side(together);
@@ -461,7 +461,7 @@ fn has_own_life(
     let set_apart = first.function_name() != second.function_name();
     let texts = !fixed && (host_varies || set_apart) && !shared;
     // A class allocates its own block, which cannot be placed elsewhere.
-    let classed = second.container().is_some() && !shared;
+    let classed = second.container.is_some() && !shared;
     // Nothing can be a member of a text.
     swept || texts || root.copies_text() || classed
 }

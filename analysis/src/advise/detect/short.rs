@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use larder_trace::StackId;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cures::{self, About, Advice, Kept, Lender};
 use crate::advise::claim::{Claim, Scope};
@@ -19,7 +19,7 @@ use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Keeper, Part, buffers_up_to, buffers_whole, grouped_by,
 };
 use crate::advise::packages::{ends_at_home, is_elsewhere, is_fetched, package};
-use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
+use crate::advise::prove::{self, Answers, AtOnce, Questions, Through, Watched};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
 use crate::reading::chain::{Chain, Location};
@@ -51,11 +51,11 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
             site.place,
             image.place_of(Some(shared.frame)),
             shared.kind(),
-            site.container(),
+            site.container,
         ))
     });
     // An object and the blocks of its containers have different cures.
-    let line = |site: &Site| (site.place, site.container());
+    let line = |site: &Site| (site.place, site.container);
     let begins = |site: &Site| (site.facts.buffers.begun > 0).then(|| line(site));
     let lines = grouped_by(image, |_, site| begins(site));
     let mut callers = grouped_by(image, |_, site| Some((begins(site)?, site.caller)));
@@ -79,9 +79,19 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
         asked.collect()
     };
     let (lines, callers) = (at_once(lines), at_once(callers));
+    // Many origins end in one call: each is watched once.
+    let mut calls: FxHashMap<(StackId, usize), Option<Watched>> = FxHashMap::default();
     for origin in within.iter().filter(|group| worth(group)).flatten() {
-        if let Some(through) = through(image, &image.sites[*origin]) {
-            questions.watch(*origin, through);
+        let site = &image.sites[*origin];
+        let Some((owner, shared)) = site.owner.as_ref().zip(Shared::of(site)) else {
+            continue;
+        };
+        let watched = calls.entry((owner.call, shared.inward)).or_insert_with(|| {
+            let through = through(image, owner.call, shared.inward)?;
+            Some(questions.add_call(through))
+        });
+        if let Some(watched) = watched {
+            questions.watch(*origin, *watched);
         }
     }
     let within = within.into_iter().filter(worth).map(|group| {
@@ -157,26 +167,21 @@ fn lives_within(site: &Site) -> Option<Shared<'_>> {
     (bounded && !shared.frees_first).then_some(shared)
 }
 
-/// The call that led to the function with an origin's buffers, if it led to others, too.
-fn through(image: &ImageFacts, site: &Site) -> Option<Through> {
-    let owner = site.owner.as_ref()?;
-    let inward = Shared::of(site)?.inward;
+/// A call that led to the function with some origins' buffers, which so many others are inlined into, if it led to
+/// others, too.
+fn through(image: &ImageFacts, call: StackId, inward: usize) -> Option<Through> {
     let mut known: Vec<&Location> = Vec::new();
-    let functions = image
-        .called
-        .get(&owner.call)?
-        .iter()
-        .map(|(stack, frames)| {
-            let same = |other: &&Location| same_call(frames, other, inward);
-            let number = known.iter().position(same).unwrap_or_else(|| {
-                known.push(frames);
-                known.len() - 1
-            });
-            (*stack, number as u32)
+    let functions = image.called.get(&call)?.iter().map(|(stack, frames)| {
+        let same = |other: &&Location| same_call(frames, other, inward);
+        let number = known.iter().position(same).unwrap_or_else(|| {
+            known.push(frames);
+            known.len() - 1
         });
+        (*stack, number as u32)
+    });
     let functions: Vec<(StackId, u32)> = functions.collect();
     (known.len() > 1).then_some(Through {
-        call: owner.call,
+        call,
         functions,
         jumps: inward == 0,
     })
@@ -310,7 +315,7 @@ fn within(
     let shared = lives_within(first)?;
     let elsewhere = shared.kind() == Kind::Caller && is_elsewhere(first, shared.frame);
     // A function cannot keep a dependency's buffers; only the line can.
-    if counted.returned > 0 || (elsewhere && first.container().is_none()) {
+    if counted.returned > 0 || (elsewhere && first.container.is_none()) {
         return None;
     }
     let (kind, owner) = (shared.kind(), function_name(shared.frame));
@@ -359,7 +364,7 @@ fn within(
         blocks: counted.begun,
         at_once: most,
     };
-    found.keeper = Some(keeper).filter(|_| about.once && first.container().is_none());
+    found.keeper = Some(keeper).filter(|_| about.once && first.container.is_none());
     Some((found, is_kept))
 }
 
@@ -371,7 +376,7 @@ fn same(
     about: &About<'_>,
     owner: &str,
 ) -> Advice {
-    let plain = about.site.container().is_none();
+    let plain = about.site.container.is_none();
     match plain.then(|| types.made_for(about.site)).flatten() {
         Some(object) => cures::made(about, owner, &object),
         None => cures::same(about, owner, lender(image, group).as_ref()),
@@ -463,7 +468,7 @@ fn few_at_once(
         .iter()
         .flat_map(|origin| buffers(origin).steps.values())
         .sum();
-    if (first.container().is_some() && is_growth(image, group))
+    if (first.container.is_some() && is_growth(image, group))
         || (most > 1 && steps >= counted.begun)
     {
         return None;
@@ -489,7 +494,7 @@ fn few_at_once(
         site: first,
         largest: &largest,
         once: false,
-        elsewhere: elsewhere && first.container().is_some(),
+        elsewhere: elsewhere && first.container.is_some(),
         freed_by,
         owned_elsewhere: owned_elsewhere(image, group, &largest),
     };
@@ -500,7 +505,7 @@ fn few_at_once(
     let origins = group.iter().map(|origin| (*origin, None)).collect();
     let evidence = vec![at_once(origins, scope, most, counted.begun, &largest)];
     let mut found = finding(image, group, advice, evidence, &largest);
-    let keeper = owner.filter(|_| first.container().is_none());
+    let keeper = owner.filter(|_| first.container.is_none());
     found.keeper = keeper.map(|function| Keeper {
         function,
         blocks: counted.begun,
@@ -547,7 +552,7 @@ fn finding(
     mut evidence: Vec<Claim>,
     largest: &Sizes,
 ) -> Finding {
-    if let Some(container) = image.sites[group[0]].container() {
+    if let Some(container) = image.sites[group[0]].container {
         evidence.push(format!("the block is a {container}'s").into());
     }
     Finding {

@@ -50,10 +50,10 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
     {
         return None;
     }
-    let shared = matches!(first.container(), Some("Rc" | "Arc"));
+    let shared = matches!(first.container, Some("Rc" | "Arc"));
     let swept = |site: &Site| site.owner.as_ref().is_some_and(|owner| owner.frees_in_loop);
     // A function that frees one object may be called for it alone in another run.
-    let alone = first.container().is_none() && !sites().all(swept);
+    let alone = first.container.is_none() && !sites().all(swept);
     Some(Finding {
         pattern: Pattern::Arena,
         site: group[0],
@@ -66,7 +66,7 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
             buffers: counted.begun,
             sweeps,
         }],
-        cure: cure(first.container(), bytes / sweeps),
+        cure: cure(first.container, bytes / sweeps),
         size_bytes: None,
         confidence: match sweeps < SURE_SWEEPS || shared || alone {
             true => Confidence::Low,
