@@ -4,7 +4,10 @@
 //!
 //! A realloc's old block leaves its address when the call begins, because another thread may get that
 //! address before the call ends. It is live until the call succeeds: meanwhile the caller of `detach`
-//! holds it as a `Block`.
+//! holds its slot.
+//!
+//! A block lies in the slot that became free last: most blocks are young, so the slots that change stay in the
+//! processor's cache.
 //!
 //! Invariants: `counters.live_bytes` = sum of `origins[*].live_bytes` = sum of the sizes of all blocks,
 //! detached ones included; `peak_bytes >= live_bytes` at every step. An origin's bytes at the peak are
@@ -12,15 +15,16 @@
 //! changed since the peak has now the bytes that it had then. The other counters of what was allocated are summed up
 //! from the origins at the end (`Heap::settle`).
 
-use std::collections::hash_map::Entry;
-
 use larder_trace::{AllocCall, Counter};
-use rustc_hash::FxHashMap;
 
+use super::addresses::Addresses;
 use super::family::{Counters, Kind};
 
 /// Blocks smaller than this are tiny: the allocator's overhead is a large part of them.
 pub const TINY_BLOCK_BYTES: u64 = 32;
+
+/// 8 MiB or more.
+const MANY_BLOCKS: usize = 1 << 17;
 
 /// A distinct stack and call, as a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,9 +45,47 @@ impl OriginId {
 pub struct Block<T = ()> {
     pub size: u64,
     pub origin: OriginId,
-    /// Its name in the log of the image, if there is one.
-    pub slot: u32,
     pub note: T,
+}
+
+/// The numbers of live blocks: a new one gets the number that became free last.
+#[derive(Default)]
+pub struct Slots {
+    free: Vec<u32>,
+    used: u32,
+}
+
+impl Slots {
+    #[inline]
+    pub fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+
+    #[inline]
+    pub fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+}
+
+/// Puts a value in its slot, which `Slots::take` returned.
+#[inline]
+pub fn put<T>(values: &mut Vec<T>, slot: u32, value: T) {
+    match values.get_mut(slot as usize) {
+        Some(place) => *place = value,
+        None => values.push(value),
+    }
+}
+
+/// Looks at the blocks that the next calls end, if there are so many that they may not be in the processor's cache: the
+/// loads of many calls overlap, where those of one call wait for each other.
+pub fn look_ahead<T>(blocks: &[Block<T>], slots: impl Iterator<Item = u32>) {
+    if blocks.len() >= MANY_BLOCKS {
+        let blocks = slots.filter_map(|slot| blocks.get(slot as usize));
+        std::hint::black_box(blocks.fold(0, |sum, block| sum ^ block.size));
+    }
 }
 
 /// The requests of one origin.
@@ -74,7 +116,11 @@ impl Origin {
 
 pub struct Heap<T = ()> {
     counters: Counters,
-    blocks: FxHashMap<u64, Block<T>>,
+    /// The slot of the block at an address.
+    places: Addresses,
+    /// By slot; a free one has its last block.
+    blocks: Vec<Block<T>>,
+    slots: Slots,
     origins: Vec<Origin>,
     /// The number of changes of the heap so far.
     now: u64,
@@ -85,7 +131,9 @@ impl<T> Default for Heap<T> {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
-            blocks: FxHashMap::default(),
+            places: Addresses::default(),
+            blocks: Vec::new(),
+            slots: Slots::default(),
             origins: Vec::new(),
             now: 0,
             peak_at: 0,
@@ -93,7 +141,7 @@ impl<T> Default for Heap<T> {
     }
 }
 
-impl<T: Copy> Heap<T> {
+impl<T: Copy + Default> Heap<T> {
     pub fn add_origin(&mut self) -> OriginId {
         self.origins.push(Origin {
             changed_at: self.now + 1,
@@ -106,34 +154,30 @@ impl<T: Copy> Heap<T> {
         &mut self.counters
     }
 
-    /// Adds a block, with the slot and the note that `note` has for it. If one is live at the same address,
-    /// its free was not recorded: it ends now, and `replaced` gets it before.
-    pub fn allocate<C>(
+    /// Adds a block, and returns its slot; its note is the default. If one is live at the same address, its free was
+    /// not recorded: it ends now, and `replaced` gets its slot before.
+    #[inline]
+    pub fn allocate(
         &mut self,
         address: u64,
         (size, origin): (u64, OriginId),
-        mut context: C,
-        replaced: impl FnOnce(&mut C, &Block<T>),
-        note: impl FnOnce(&mut C) -> (u32, T),
-    ) {
-        let place = self.blocks.entry(address);
-        if let Entry::Occupied(place) = &place {
-            replaced(&mut context, place.get());
-        }
-        let (slot, note) = note(&mut context);
+        replaced: impl FnOnce(u32, &Block<T>),
+    ) -> u32 {
         let block = Block {
             size,
             origin,
-            slot,
-            note,
+            note: T::default(),
         };
-        match place {
-            Entry::Vacant(place) => _ = place.insert(block),
-            Entry::Occupied(mut place) => {
-                let old = place.insert(block);
-                self.release(old);
+        let slot = match self.places.insert(address, || self.slots.take()) {
+            Ok(slot) => slot,
+            Err(slot) => {
+                let old = self.blocks[slot as usize];
+                replaced(slot, &old);
+                self.uncount(&old);
+                slot
             }
-        }
+        };
+        put(&mut self.blocks, slot, block);
         self.now += 1;
         self.counters.live_bytes = self.counters.live_bytes.saturating_add(size);
         let entry = &mut self.origins[origin.index()];
@@ -147,30 +191,55 @@ impl<T: Copy> Heap<T> {
             self.counters.peak_bytes = self.counters.live_bytes;
             self.peak_at = self.now;
         }
+        slot
     }
 
-    /// Ends the block at an address, if one is known there.
-    pub fn end_block(&mut self, address: u64) -> Option<Block<T>> {
-        let block = self.detach(address)?;
-        self.release(block);
-        Some(block)
+    /// Ends the block at an address, if one is known there; returns its slot.
+    #[inline]
+    pub fn end_block(&mut self, address: u64) -> Option<u32> {
+        let slot = self.detach(address)?;
+        self.release(slot);
+        Some(slot)
     }
 
     /// Removes a block from its address; it stays live.
-    pub fn detach(&mut self, address: u64) -> Option<Block<T>> {
-        self.blocks.remove(&address)
+    #[inline]
+    pub fn detach(&mut self, address: u64) -> Option<u32> {
+        self.places.remove(address)
     }
 
-    /// Puts a detached block back, unless its address was taken.
-    pub fn attach(&mut self, address: u64, block: Block<T>) {
-        match self.blocks.entry(address) {
-            Entry::Occupied(_) => self.release(block),
-            Entry::Vacant(place) => _ = place.insert(block),
-        }
+    /// Puts a detached block back; false if its address was taken.
+    pub fn attach(&mut self, address: u64, slot: u32) -> bool {
+        self.places.insert(address, || slot).is_ok()
     }
 
     /// Ends a detached block.
-    pub fn release(&mut self, block: Block<T>) {
+    #[inline]
+    pub fn release(&mut self, slot: u32) {
+        let block = self.blocks[slot as usize];
+        self.slots.give_back(slot);
+        self.uncount(&block);
+    }
+
+    /// A block that is live, or whose slot no other block has got since.
+    #[inline]
+    pub fn block(&self, slot: u32) -> &Block<T> {
+        &self.blocks[slot as usize]
+    }
+
+    /// See the function.
+    pub fn look_ahead(&self, addresses: impl Iterator<Item = u64>) {
+        let slots = addresses.filter_map(|address| self.places.peek(address));
+        look_ahead(&self.blocks, slots);
+    }
+
+    #[inline]
+    pub fn set_note(&mut self, slot: u32, note: T) {
+        self.blocks[slot as usize].note = note;
+    }
+
+    #[inline]
+    fn uncount(&mut self, block: &Block<T>) {
         self.now += 1;
         self.counters.live_bytes = self.counters.live_bytes.saturating_sub(block.size);
         let entry = &mut self.origins[block.origin.index()];
@@ -202,7 +271,13 @@ impl<T: Copy> Heap<T> {
 
     /// The live blocks, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block<T>)> {
-        self.blocks.iter().map(|(address, block)| (*address, block))
+        let places = self.places.iter();
+        places.map(|(address, slot)| (address, self.block(slot)))
+    }
+
+    /// The slots of the live blocks, in the same order.
+    pub fn live_slots(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().map(|(_, slot)| slot)
     }
 
     /// To be called once after the last change, with what each origin called: from then on the origins' peaks and the
@@ -233,7 +308,7 @@ mod tests {
     use super::*;
 
     fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
-        heap.allocate(address, (size, origin), (), |(), _| {}, |()| (0, ()));
+        heap.allocate(address, (size, origin), |_, _| {});
     }
 
     fn settle(heap: &mut Heap) {

@@ -13,7 +13,7 @@ use super::Analysis;
 use super::attribute::{Attribution, Counted, attribute, functions};
 use super::chain::Chain;
 use super::family::{Counters, Kind};
-use super::heap::{Block, Heap, Origin, OriginId};
+use super::heap::{Heap, Origin, OriginId};
 use super::log::{Log, Replay};
 use super::observe::{End, Finished, Made, Moment, Observer};
 use super::resolve::{ChainFrame, Resolver};
@@ -113,7 +113,7 @@ impl Analysis {
                 .add(id, source.kind_name, &origin.into(), keep_peak, stack);
         }
         if let Some(mut log) = log {
-            log.finish(heap.blocks().map(|(_, block)| block.slot));
+            log.finish(heap.live_slots());
             let stacks = events.into_stacks();
             self.again.push(Again { stacks, log });
         }
@@ -196,6 +196,7 @@ impl Analysis {
         };
         let (mut count, mut last_time) = (0, 0);
         while events.next_run() {
+            image.look_ahead(events.run());
             for event in events.run() {
                 count += u64::from(is_call(&event.action));
                 last_time = event.time;
@@ -335,13 +336,22 @@ struct Image<'a, O: Observer> {
     /// Further kinds of calls of a stack, which are rare.
     other_calls: FxHashMap<StackId, Vec<Called>>,
     attributions: FxHashMap<u32, Attribution>,
-    /// The old block of the realloc that a thread is in.
-    reallocs: FxHashMap<u32, Option<Block<O::Note>>>,
+    /// The slot of the old block of the realloc that a thread is in.
+    reallocs: FxHashMap<u32, Option<u32>>,
     threads: u64,
     lost_in_streams: u64,
 }
 
 impl<O: Observer> Image<'_, O> {
+    fn look_ahead(&self, run: &[Event]) {
+        let freed = run.iter().filter_map(|event| match event.action {
+            Action::Free { address, .. } => Some(address),
+            Action::ReallocStart { old, .. } => Some(old),
+            _ => None,
+        });
+        self.heap.look_ahead(freed);
+    }
+
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         if let Some(log) = log::<O>(&mut self.log) {
             log.event(event);
@@ -376,8 +386,8 @@ impl<O: Observer> Image<'_, O> {
                 ..
             } => self.free(events, at(stack), call, address),
             Action::ReallocStart { old, .. } => {
-                let block = self.heap.detach(old);
-                self.reallocs.insert(event.thread, block);
+                let slot = self.heap.detach(old);
+                self.reallocs.insert(event.thread, slot);
             }
             Action::ReallocEnd {
                 call,
@@ -387,15 +397,16 @@ impl<O: Observer> Image<'_, O> {
                 stack,
                 ..
             } => {
-                let block = self.reallocs.remove(&event.thread).flatten();
-                let block = block.or_else(|| self.heap.detach(old));
+                let slot = self.reallocs.remove(&event.thread).flatten();
+                let slot = slot.or_else(|| self.heap.detach(old));
+                let block = slot.map(|slot| *self.heap.block(slot));
                 let made = Made {
                     origin: OriginId::default(),
                     address,
                     size,
                     old: block.as_ref(),
                 };
-                self.realloc(events, at(stack), call, old, made);
+                self.realloc(events, at(stack), call, (old, slot), made);
             }
             Action::ThreadStart => self.threads += 1,
             Action::Mark { .. }
@@ -453,51 +464,49 @@ impl<O: Observer> Image<'_, O> {
     }
 
     fn replace(&mut self, at: Moment<'_>, address: u64) {
-        if let Some(block) = self.heap.end_block(address) {
-            self.ended(at, address, &block, End::Replaced);
+        if let Some(slot) = self.heap.end_block(address) {
+            self.ended(at, address, slot, End::Replaced);
         }
     }
 
-    fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<O::Note>, how: End) {
+    /// The heap released the block of this slot.
+    #[inline]
+    fn ended(&mut self, at: Moment<'_>, address: u64, slot: u32, how: End) {
         if let Some(log) = log::<O>(&mut self.log) {
-            log.ended(block.slot, how);
+            log.ended(slot, how);
         }
-        self.observer.ended(at, address, block, how);
+        self.observer.ended(at, address, self.heap.block(slot), how);
     }
 
     fn make(&mut self, at: Moment<'_>, made: Made<'_, O::Note>) {
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
         let made = Made { size, ..made };
-        let seen = (&mut *self.observer, log::<O>(&mut self.log));
-        self.heap.allocate(
-            made.address,
-            (size, made.origin),
-            seen,
-            |(observer, log), block| {
-                if let Some(log) = log {
-                    log.ended(block.slot, End::Replaced);
+        let mut log = log::<O>(&mut self.log);
+        let slot = self
+            .heap
+            .allocate(made.address, (size, made.origin), |slot, block| {
+                if let Some(log) = &mut log {
+                    log.ended(slot, End::Replaced);
                 }
-                observer.ended(at, made.address, block, End::Replaced);
-            },
-            |(observer, log)| {
-                let slot = log.as_mut();
-                let slot = slot.map_or(0, |log| log.made(at.stack, made.origin, size));
-                (slot, observer.made(at, &made))
-            },
-        );
+                self.observer.ended(at, made.address, block, End::Replaced);
+            });
+        if let Some(log) = log {
+            log.made(at.stack, made.origin, size);
+        }
+        self.heap.set_note(slot, self.observer.made(at, &made));
     }
 
     fn free(&mut self, events: &Events<'_>, at: Moment<'_>, call: FreeCall, address: u64) {
         if address == 0 {
             return;
         }
-        let block = self.heap.end_block(address);
-        if let Some(block) = &block {
-            self.ended(at, address, block, End::Freed(call));
+        let slot = self.heap.end_block(address);
+        if let Some(slot) = slot {
+            self.ended(at, address, slot, End::Freed(call));
         }
         if self.counts_as_free(events, at.stack) {
-            self.count_free(block.is_some());
+            self.count_free(slot.is_some());
             if matches!(call, FreeCall::Delete | FreeCall::DeleteArray) {
                 self.heap.counters_mut().deletes += 1;
             }
@@ -515,7 +524,7 @@ impl<O: Observer> Image<'_, O> {
         events: &Events<'_>,
         at: Moment<'_>,
         call: AllocCall,
-        old: u64,
+        (old, slot): (u64, Option<u32>),
         made: Made<'_, O::Note>,
     ) {
         let origin = self.origin(events, call, at.stack);
@@ -523,15 +532,15 @@ impl<O: Observer> Image<'_, O> {
             if origin.is_some() {
                 self.heap.counters_mut().failed += 1;
             }
-            if let Some(block) = made.old {
-                self.heap.attach(old, *block);
+            if let Some(slot) = slot.filter(|slot| !self.heap.attach(old, *slot)) {
+                self.heap.release(slot);
+                self.ended(at, old, slot, End::Replaced);
             }
             return;
         }
-        if let Some(block) = made.old {
-            self.heap.release(*block);
-            let how = End::Reallocated(made.size);
-            self.ended(at, old, block, how);
+        if let Some(slot) = slot {
+            self.heap.release(slot);
+            self.ended(at, old, slot, End::Reallocated(made.size));
         }
         let known = made.old.is_some() || old == 0;
         if made.address == 0 {

@@ -1,8 +1,8 @@
 //! The calls of an image, a word each, for a second observer of the same blocks: it takes less time than reading the
 //! file again.
 //!
-//! A block is named by a slot: the one that became free last, as the blocks of a stack. The log and its replay number
-//! the slots alike, so the log does not have the slots of new blocks.
+//! A block is named by its slot in the heap. The replay numbers the slots alike, so the log does not have those of new
+//! blocks.
 //!
 //! Invariant: the words of all logs ≤ `MOST_WORDS`, that is 96 MiB; a log that would have more is empty, and the file
 //! is read again. A realloc takes up to three words. A word takes 6 bytes, and one with a large number 22, which counts
@@ -10,7 +10,7 @@
 
 use larder_trace::{Action, Event, Events, FreeCall, StackId};
 
-use super::heap::{Block, OriginId};
+use super::heap::{Block, OriginId, Slots, look_ahead, put};
 use super::observe::{End, Made, Moment, Observer};
 
 /// In tests, so few that many traces exceed it.
@@ -39,6 +39,9 @@ const FREE: u64 = 6;
 /// The upper number is the tag, and its numbers are the next ones in `wide`.
 const WIDE: u64 = 7;
 
+/// Words whose blocks are looked at before they are passed on.
+const AHEAD: usize = 256;
+
 const FREED: u32 = 0;
 const REPLACED: u32 = 1;
 const RESIZED: u32 = 2;
@@ -57,25 +60,9 @@ pub struct Log {
     thread: Option<u32>,
     /// The last call, until it is known what it does.
     call: Option<StackId>,
-    slots: Slots,
     /// The slots of the blocks that live at the end.
     live: Vec<u32>,
     is_full: bool,
-}
-
-#[derive(Default)]
-struct Slots {
-    free: Vec<u32>,
-    used: u32,
-}
-
-impl Slots {
-    fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.used += 1;
-            self.used - 1
-        })
-    }
 }
 
 fn word(tag: u64, upper: u32, lower: u64) -> u64 {
@@ -164,11 +151,10 @@ impl Log {
         }
     }
 
-    /// The slot of a new block.
     #[inline]
-    pub fn made(&mut self, stack: StackId, origin: OriginId, size: u64) -> u32 {
+    pub fn made(&mut self, stack: StackId, origin: OriginId, size: u64) {
         if self.is_full {
-            return 0;
+            return;
         }
         let place = origin.index();
         if self.stacks.len() <= place {
@@ -177,7 +163,6 @@ impl Log {
         self.stacks[place] = stack;
         let tag = self.call.take().map_or(MADE, |_| ALLOC);
         self.push(tag, place as u32, size);
-        self.slots.take()
     }
 
     #[inline]
@@ -185,7 +170,6 @@ impl Log {
         if self.is_full {
             return;
         }
-        self.slots.free.push(slot);
         let code = match how {
             End::Freed(_) => FREED,
             End::Replaced => REPLACED,
@@ -199,6 +183,15 @@ impl Log {
                 self.push(ENDED, code, slot.into());
             }
         }
+    }
+
+    /// The slots of blocks that end in the words from this one on.
+    fn ending(&self, from: usize) -> impl Iterator<Item = u32> {
+        let words = self.low[from..].iter().zip(&self.high[from..]);
+        words.take(AHEAD).filter_map(|(low, high)| {
+            let word = u64::from(*high) << 32 | u64::from(*low);
+            matches!(tag(word), ENDED | FREE).then_some((word & MOST_LOWER) as u32)
+        })
     }
 
     /// Each word's tag and numbers.
@@ -260,7 +253,10 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
     /// Calls `progress` for each call.
     pub fn run(&mut self, mut progress: impl FnMut()) {
         let mut stack = StackId::UNKNOWN;
-        for (tag, upper, lower) in self.log.unpacked() {
+        for (place, (tag, upper, lower)) in self.log.unpacked().enumerate() {
+            if place.is_multiple_of(AHEAD) {
+                look_ahead(&self.blocks, self.log.ending(place));
+            }
             match tag {
                 THREAD => self.thread = lower as u32,
                 OTHER => self.call(Action::Sample { cpu_ns: 0, stack }),
@@ -325,24 +321,15 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
             old: self.resized.as_ref(),
         };
         let note = self.observer.made(self.moment(stack), &made);
-        let slot = self.slots.take();
-        let block = Block {
-            size,
-            origin,
-            slot,
-            note,
-        };
-        match self.blocks.get_mut(slot as usize) {
-            Some(place) => *place = block,
-            None => self.blocks.push(block),
-        }
+        let block = Block { size, origin, note };
+        put(&mut self.blocks, self.slots.take(), block);
     }
 
     fn ended(&mut self, stack: StackId, slot: u32, how: u32) {
         let Some(block) = self.blocks.get(slot as usize).copied() else {
             return;
         };
-        self.slots.free.push(slot);
+        self.slots.give_back(slot);
         let how = match how {
             FREED => End::Freed(FreeCall::Free),
             REPLACED => End::Replaced,

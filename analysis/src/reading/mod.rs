@@ -9,6 +9,7 @@
 //! The trace is hostile input: parts that cannot be read are reported (`losses`) and skipped, and every
 //! name from it is escaped before it is printed.
 
+mod addresses;
 pub mod attribute;
 pub mod chain;
 pub mod excerpt;

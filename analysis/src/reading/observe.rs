@@ -113,7 +113,6 @@ fn first<A: Copy, B>(block: &Block<(A, B)>) -> Block<A> {
     Block {
         size: block.size,
         origin: block.origin,
-        slot: block.slot,
         note: block.note.0,
     }
 }
@@ -122,7 +121,6 @@ fn second<A, B: Copy>(block: &Block<(A, B)>) -> Block<B> {
     Block {
         size: block.size,
         origin: block.origin,
-        slot: block.slot,
         note: block.note.1,
     }
 }
