@@ -4,8 +4,7 @@
 //! A region of memory with a block has a row of cells, one for each address that allocators return. The others, which
 //! are rare, have a table of their own.
 //!
-//! Time: constant on the mean. Memory: up to 280 bytes for a region with a block, and as much for each that had one, of
-//! as many again.
+//! Time: constant on the mean. Memory: up to 280 bytes for each region with a block, and for as many that had one.
 //!
 //! Invariants: `used` has the cells of each row that are not 0; `empty` rows with a region have none.
 
