@@ -34,9 +34,8 @@ pub const NEAR: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Note {
     serial: u64,
-    /// How many allocations ago its thread allocated the one before, of the same origin; 0: it was of another, or more
-    /// than fit.
-    since_before: u32,
+    /// The block of the same origin that its thread allocated right before; 0: none.
+    before: u64,
     /// The thread's event that allocated its buffer.
     event: u64,
     /// The largest size of its buffer so far.
@@ -47,16 +46,6 @@ pub struct Note {
     /// The origin of its buffer, and the number of its steps.
     root: u32,
     step: u32,
-}
-
-impl Note {
-    /// The block of the same origin that its thread allocated right before; 0: none.
-    fn before(&self) -> u64 {
-        match self.since_before {
-            0 => 0,
-            since => self.serial - u64::from(since),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -341,7 +330,7 @@ impl Observer for Watch {
         if next_to {
             facts.row.get_or_insert_default().add(in_row);
         }
-        let before = if in_row { last.serial } else { serial };
+        let before = if in_row { last.serial } else { 0 };
         thread.last_made = Last {
             serial,
             event: now,
@@ -351,7 +340,7 @@ impl Observer for Watch {
         self.stacks[index as usize] = at.stack;
         let note = Note {
             serial,
-            since_before: u32::try_from(serial - before).unwrap_or(0),
+            before,
             event: now,
             largest: made.size,
             thread: at.thread,
@@ -457,7 +446,7 @@ impl Watch {
     /// after.
     fn part_together(&mut self, block: &Block<Note>) {
         let thread = self.threads.state(self.thread);
-        let (serial, before) = (block.note.serial, block.note.before());
+        let Note { serial, before, .. } = block.note;
         let now = Ended {
             serial,
             before,
@@ -510,7 +499,7 @@ impl Watch {
             if let Some(held) = self.contents.take(address) {
                 self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
             }
-            rows.insert(note.serial, (note.before(), block.origin.index() as u32));
+            rows.insert(note.serial, (note.before, block.origin.index() as u32));
         });
         for (before, origin) in rows.values() {
             if *before > 0

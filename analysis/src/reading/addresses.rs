@@ -1,10 +1,10 @@
 //! The slots of live blocks by address. Neighbours in memory are neighbours here, as programs allocate blocks side by
 //! side, and often free them so.
 //!
-//! A region of memory with a block has a row of cells, one for each address that allocators return. The others, which
-//! are rare, have a table of their own.
+//! A region of memory with a block has a row of cells, one for each multiple of 16, as most blocks are. The others have
+//! a table of their own.
 //!
-//! Time: constant on the mean. Memory: up to 280 bytes for each region with a block, and for as many that had one.
+//! Time: constant on the mean. Memory: up to 300 bytes for each region with a block, and for as many that had one.
 //!
 //! Invariants: `used` has the cells of each row that are not 0; `empty` rows with a region have none.
 
@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 const REGION_BYTES: u64 = 1024;
-/// What allocators align to.
+/// What most allocators align to.
 const CELL_BYTES: u64 = 16;
 const CELLS: usize = (REGION_BYTES / CELL_BYTES) as usize;
 /// The number of no region.

@@ -23,7 +23,7 @@ use super::family::{Counters, Kind};
 /// Blocks smaller than this are tiny: the allocator's overhead is a large part of them.
 pub const TINY_BLOCK_BYTES: u64 = 32;
 
-/// 8 MiB or more.
+/// Those of advice take 8 MiB then.
 const MANY_BLOCKS: usize = 1 << 17;
 
 /// A distinct stack and call, as a number.

@@ -534,7 +534,8 @@ impl<O: Observer> Image<'_, O> {
             }
             if let Some(slot) = slot.filter(|slot| !self.heap.attach(old, *slot)) {
                 self.heap.release(slot);
-                self.ended(at, old, slot, End::Replaced);
+                // The address is another block's.
+                self.ended(at, 0, slot, End::Replaced);
             }
             return;
         }
