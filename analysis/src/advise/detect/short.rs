@@ -167,7 +167,7 @@ fn lives_within(site: &Site) -> Option<Shared<'_>> {
     (bounded && !shared.frees_first).then_some(shared)
 }
 
-/// A call that led to the function with some origins' buffers, which so many others are inlined into, if it led to
+/// The call that led to the function with some origins' buffers, which is inlined into so many others, if it led to
 /// others, too.
 fn through(image: &ImageFacts, call: StackId, inward: usize) -> Option<Through> {
     let mut known: Vec<&Location> = Vec::new();
