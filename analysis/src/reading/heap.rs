@@ -48,43 +48,59 @@ pub struct Block<T = ()> {
     pub note: T,
 }
 
-/// The numbers of live blocks: a new one gets the number that became free last.
-#[derive(Default)]
-pub struct Slots {
+/// Live blocks by number, their slot: a new one gets the slot that became free last.
+pub struct Slab<T> {
+    /// A free slot has its last block.
+    blocks: Vec<Block<T>>,
     free: Vec<u32>,
-    used: u32,
 }
 
-impl Slots {
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> Slab<T> {
     #[inline]
-    pub fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.used += 1;
-            self.used - 1
-        })
+    pub fn add(&mut self, block: Block<T>) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.blocks[slot as usize] = block;
+                slot
+            }
+            None => {
+                self.blocks.push(block);
+                self.blocks.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Frees a slot; returns its block.
+    #[inline]
+    pub fn end(&mut self, slot: u32) -> Option<Block<T>> {
+        let block = self.get(slot).copied();
+        if block.is_some() {
+            self.free.push(slot);
+        }
+        block
     }
 
     #[inline]
-    pub fn give_back(&mut self, slot: u32) {
-        self.free.push(slot);
+    pub fn get(&self, slot: u32) -> Option<&Block<T>> {
+        self.blocks.get(slot as usize)
     }
-}
 
-/// Puts a value in its slot, which `Slots::take` returned.
-#[inline]
-pub fn put<T>(values: &mut Vec<T>, slot: u32, value: T) {
-    match values.get_mut(slot as usize) {
-        Some(place) => *place = value,
-        None => values.push(value),
-    }
-}
-
-/// Looks at the blocks that the next calls end, if there are so many that they may not be in the processor's cache: the
-/// loads of many calls overlap, where those of one call wait for each other.
-pub fn look_ahead<T>(blocks: &[Block<T>], slots: impl Iterator<Item = u32>) {
-    if blocks.len() >= MANY_BLOCKS {
-        let blocks = slots.filter_map(|slot| blocks.get(slot as usize));
-        std::hint::black_box(blocks.fold(0, |sum, block| sum ^ block.size));
+    /// Looks at the blocks that the next calls end, if there are so many that they may not be in the processor's cache:
+    /// the loads of many calls overlap, where those of one call wait for each other.
+    pub fn look_ahead(&self, slots: impl Iterator<Item = u32>) {
+        if self.blocks.len() >= MANY_BLOCKS {
+            let blocks = slots.filter_map(|slot| self.get(slot));
+            std::hint::black_box(blocks.fold(0, |sum, block| sum ^ block.size));
+        }
     }
 }
 
@@ -118,9 +134,7 @@ pub struct Heap<T = ()> {
     counters: Counters,
     /// The slot of the block at an address.
     places: Addresses,
-    /// By slot; a free one has its last block.
-    blocks: Vec<Block<T>>,
-    slots: Slots,
+    blocks: Slab<T>,
     origins: Vec<Origin>,
     /// The number of changes of the heap so far.
     now: u64,
@@ -132,8 +146,7 @@ impl<T> Default for Heap<T> {
         Self {
             counters: Counters::default(),
             places: Addresses::default(),
-            blocks: Vec::new(),
-            slots: Slots::default(),
+            blocks: Slab::default(),
             origins: Vec::new(),
             now: 0,
             peak_at: 0,
@@ -168,16 +181,16 @@ impl<T: Copy + Default> Heap<T> {
             origin,
             note: T::default(),
         };
-        let slot = match self.places.insert(address, || self.slots.take()) {
+        let slot = match self.places.insert(address, || self.blocks.add(block)) {
             Ok(slot) => slot,
             Err(slot) => {
-                let old = self.blocks[slot as usize];
+                let place = &mut self.blocks.blocks[slot as usize];
+                let old = std::mem::replace(place, block);
                 replaced(slot, &old);
                 self.uncount(&old);
                 slot
             }
         };
-        put(&mut self.blocks, slot, block);
         self.now += 1;
         self.counters.live_bytes = self.counters.live_bytes.saturating_add(size);
         let entry = &mut self.origins[origin.index()];
@@ -216,26 +229,26 @@ impl<T: Copy + Default> Heap<T> {
     /// Ends a detached block.
     #[inline]
     pub fn release(&mut self, slot: u32) {
-        let block = self.blocks[slot as usize];
-        self.slots.give_back(slot);
-        self.uncount(&block);
+        if let Some(block) = self.blocks.end(slot) {
+            self.uncount(&block);
+        }
     }
 
     /// A block that is live, or whose slot no other block has got since.
     #[inline]
     pub fn block(&self, slot: u32) -> &Block<T> {
-        &self.blocks[slot as usize]
+        &self.blocks.blocks[slot as usize]
     }
 
-    /// See the function.
+    /// See `Slab::look_ahead`.
     pub fn look_ahead(&self, addresses: impl Iterator<Item = u64>) {
         let slots = addresses.filter_map(|address| self.places.peek(address));
-        look_ahead(&self.blocks, slots);
+        self.blocks.look_ahead(slots);
     }
 
     #[inline]
     pub fn set_note(&mut self, slot: u32, note: T) {
-        self.blocks[slot as usize].note = note;
+        self.blocks.blocks[slot as usize].note = note;
     }
 
     #[inline]

@@ -10,7 +10,7 @@
 
 use larder_trace::{Action, Event, Events, FreeCall, StackId};
 
-use super::heap::{Block, OriginId, Slots, look_ahead, put};
+use super::heap::{Block, OriginId, Slab};
 use super::observe::{End, Made, Moment, Observer};
 
 /// In tests, so few that many traces exceed it.
@@ -230,9 +230,7 @@ pub struct Replay<'a, 't, O: Observer> {
     events: &'a Events<'t>,
     observer: &'a mut O,
     thread: u32,
-    slots: Slots,
-    /// By slot; a free one has its last block.
-    blocks: Vec<Block<O::Note>>,
+    blocks: Slab<O::Note>,
     /// The old block of the call.
     resized: Option<Block<O::Note>>,
 }
@@ -244,8 +242,7 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
             events,
             observer,
             thread: 0,
-            slots: Slots::default(),
-            blocks: Vec::new(),
+            blocks: Slab::default(),
             resized: None,
         }
     }
@@ -255,7 +252,7 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
         let mut stack = StackId::UNKNOWN;
         for (place, (tag, upper, lower)) in self.log.unpacked().enumerate() {
             if place.is_multiple_of(AHEAD) {
-                look_ahead(&self.blocks, self.log.ending(place));
+                self.blocks.look_ahead(self.log.ending(place));
             }
             match tag {
                 THREAD => self.thread = lower as u32,
@@ -288,7 +285,7 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
     /// The observer, and the blocks that live at the end.
     pub fn end(self) -> (&'a mut O, Vec<Block<O::Note>>) {
         let live = self.log.live.iter();
-        let blocks = live.filter_map(|slot| self.blocks.get(*slot as usize).copied());
+        let blocks = live.filter_map(|slot| self.blocks.get(*slot).copied());
         (self.observer, blocks.collect())
     }
 
@@ -321,15 +318,13 @@ impl<'a, 't, O: Observer> Replay<'a, 't, O> {
             old: self.resized.as_ref(),
         };
         let note = self.observer.made(self.moment(stack), &made);
-        let block = Block { size, origin, note };
-        put(&mut self.blocks, self.slots.take(), block);
+        self.blocks.add(Block { size, origin, note });
     }
 
     fn ended(&mut self, stack: StackId, slot: u32, how: u32) {
-        let Some(block) = self.blocks.get(slot as usize).copied() else {
+        let Some(block) = self.blocks.end(slot) else {
             return;
         };
-        self.slots.give_back(slot);
         let how = match how {
             FREED => End::Freed(FreeCall::Free),
             REPLACED => End::Replaced,
